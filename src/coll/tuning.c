@@ -198,9 +198,9 @@ static int small_pays(const struct epx_shape *shape)
            pairs / shape->ranks * shape->row_bytes <= limits.pair_bytes;
 }
 
-/* Whether there is room for rows in a bank, and for a flag a slice. A rank that is alone puts none
- * there; beyond a bank's room its small operations are the faster where a token has one slot, rows
- * have whole words, and none are added. */
+/* Whether there is room for rows in a bank, for a flag a slice, and for weights. A rank that is
+ * alone puts none there; beyond a bank's room its small operations are the faster where a token has
+ * one slot, rows have whole words, and none are added. */
 static int have_room(const struct epx_gpu *gpu, const struct epx_shape *shape,
                      const struct epx_banks *banks, int64_t rows)
 {
@@ -209,6 +209,9 @@ static int have_room(const struct epx_gpu *gpu, const struct epx_shape *shape,
     if (shape->ranks == 1 && shape->route.top_k == 1 && !is_odd(shape->row_bytes) &&
         !epx_verb_adds(shape->verb))
         return 1;
+    if (shape->given_weights && shape->ranks > 1 &&
+        pairs_of(&shape->route, shape->ranks) > EPX_SMALL_PAIRS)
+        return 0;
     return rows * banks->slices.num <= EPX_BANK_FLAGS &&
            rows <= (gpu->packets_at - flags) / banks->pitch;
 }
@@ -260,7 +263,7 @@ static int32_t blocks_that_take(const struct epx_shape *shape, int64_t pieces, i
  * Shares out the blocks of a small operation. Where rows are added both kinds of blocks have about
  * as much to do. In a dispatch and in a combine backward those who take rows have more, as they
  * store them for each expert. Those who take are as many as wait in a routing, unless the hint
- * epx_max_sms, which bounds both kinds together, leaves room for fewer.
+ * epx_max_sms, which bounds both kinds together, leaves room for fewer, or senders wait, too.
  */
 static void share_out_small(const struct epx_gpu *gpu, const struct epx_shape *shape, int32_t width,
                             struct epx_banks *banks)
@@ -276,7 +279,8 @@ static void share_out_small(const struct epx_gpu *gpu, const struct epx_shape *s
         at_most = least(at_most, gpu->movers / tuned.storing_share);
     banks->senders = blocks_for(alone ? 0 : pieces * width, at_most);
     at_most = gpu->movers - banks->senders;
-    at_least = gpu->max_sms && at_most < gpu->blocks ? at_most : gpu->blocks;
+    at_least =
+        (gpu->max_sms || shape->given_weights) && at_most < gpu->blocks ? at_most : gpu->blocks;
     banks->receivers = (int32_t)most(blocks_that_take(shape, pieces, at_most), at_least);
 }
 
@@ -536,7 +540,7 @@ struct epx_way epx_way_of_shape(const struct epx_gpu *gpu, const struct epx_shap
         way.banks = banks_of(gpu, shape);
     way.rounds =
         epx_rounds_of(shape->row_bytes, 0, width, shape->route.max_tokens, shape->stage_bytes);
-    way.in_rounds = !way.banks.senders && (way.rounds.num > 1 || from_home);
+    way.in_rounds = !way.banks.senders && (way.rounds.num > 1 || from_home || shape->given_weights);
     if (way.banks.senders)
         way.rounds.cut = epx_segments_cut(shape->row_bytes, shape->row_bytes);
     else

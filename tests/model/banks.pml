@@ -9,7 +9,8 @@
  * rows go to all ranks, and ids with them; in some only rows, from rank 0; some are not small; in
  * some the ranks disagree, and rank 0 stores rows, packets and ids, and waits for ids, before it
  * knows. In some rows travel in packets, which say themselves of which operation they are: a packet
- * is a word that is stored and loaded at once.
+ * is a word that is stored and loaded at once. In some a block that stores waits before that for
+ * weights, which travel as ids do, and for the verdict before these.
  *
  * Claims: a row that a block takes is that of its operation; no wait is for ever while all ranks
  * live; after a death or a time-out every kernel of the survivors ends.
@@ -18,7 +19,7 @@
  * long: RANKS=2 OPS=3
  * long: RANKS=3 OPS=3
  * fails with RANKS=2 OPS=3: ONE_BANK FLAG_FIRST NO_READY EARLY_NEXT
- * hangs with RANKS=2 OPS=2: NO_VERDICT NO_LOOK
+ * hangs with RANKS=2 OPS=2: NO_VERDICT NO_LOOK UNASKED
  */
 #define CELLS (2 * RANKS)
 #include "memory.pml"
@@ -42,6 +43,7 @@ byte ended[RANKS]; /* blocks of all kernels, so far */
 #define NOT_SMALL 3
 #define REFUSED 4
 #define PACKED 5
+#define WEIGHTED 6
 byte form[OPS + 2];
 /* The operation between two that share a bank may have any form; were it more, or were there deaths
  * among three ranks, there were too many states. */
@@ -57,6 +59,7 @@ inline choose_form()
         :: form[n] == 0 && VARIES -> form[n] = NOT_SMALL
         :: form[n] == 0 && VARIES -> form[n] = REFUSED
         :: form[n] == 0 -> form[n] = PACKED
+        :: form[n] == 0 && VARIES -> form[n] = WEIGHTED
 #endif
         :: else
         fi
@@ -88,6 +91,18 @@ inline choose_form()
 #define AWAIT_ID(r)                                                                               \
     AWAIT(id[LINE(me, r, n)] >= n || DIFFERS);                                                     \
     assert(id[LINE(me, r, n)] == n || DIFFERS)
+#endif
+/* send_given_weights, await_given_weights (src/kernels/flows/sums/few_sums.cuh) */
+#define SEND_WEIGHTS(r) id[LINE(r, me, n)] = n
+#define AWAIT_WEIGHTS(r)                                                                          \
+    AWAIT(id[LINE(me, r, n)] >= n);                                                                \
+    assert(id[LINE(me, r, n)] == n)
+#ifdef FAULT_UNASKED /* waits for weights before the verdict */
+#define AWAIT_VERDICT(r) skip
+#define WEIGHTS_HERE (form[n] == WEIGHTED || (me == 0 && form[n] == REFUSED))
+#else
+#define AWAIT_VERDICT(r) AWAIT_READY(r)
+#define WEIGHTS_HERE (form[n] == WEIGHTED)
 #endif
 /* send_slice (src/kernels/flows/rows/small_rows.cuh), send_sum_slice (flows/sums/few_sums.cuh) */
 #define STORE_ROW(r) store(me, ROW(r, n), n)
@@ -144,6 +159,15 @@ BLOCK(storing)
             :: ROUTES(me) -> EACH_RANK(SEND_IDS)
             :: else
             fi;
+#if RANKS == 2
+            if
+            :: WEIGHTS_HERE ->
+                EACH_RANK(SEND_WEIGHTS);
+                EACH_RANK(AWAIT_VERDICT);
+                EACH_RANK(AWAIT_WEIGHTS)
+            :: else
+            fi;
+#endif
             if
             :: STORES(me) ->
                 BURST { EACH_RANK(STORE_ROW) };

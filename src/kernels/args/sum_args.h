@@ -28,7 +28,7 @@ struct epx_combine_rows {
     float *grad_weights;  /* [T][K] or NULL; dispatch backward */
     int32_t num_biases;   /* arrays of [T] rows that the sums start from */
     const char *biases[EPX_MAX_BIASES];
-    const float *token_weights; /* [T][K] that combine_rounds sends to the experts; or NULL */
+    const float *token_weights; /* [T][K] that the kernel sends to the experts; or NULL */
     struct epx_round round;     /* messages: which this kernel is of */
 };
 

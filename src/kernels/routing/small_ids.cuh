@@ -7,9 +7,9 @@
  *
  *   words   in every rank's bank (banks.cuh), [source]: the receive capacity, then max_tokens * K
  *           ids, two in a word, -1 = none. Each carries the number of its operation, so it needs no
- *           fence; only routings write there. They are awaited beside the ready words: a rank that
- *           is in no routing sends none, but its ready words differ from this rank's, and a thread
- *           that waits for an id looks whether that was found
+ *           fence; only routings write there, and combines weights (few_sums.cuh). They are awaited
+ *           beside the ready words: a rank that is in no routing sends none, but its ready words
+ *           differ from this rank's, and a thread that waits for an id looks whether that was found
  */
 #ifndef EPX_KERNELS_ROUTING_SMALL_IDS_CUH
 #define EPX_KERNELS_ROUTING_SMALL_IDS_CUH

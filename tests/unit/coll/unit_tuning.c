@@ -201,6 +201,8 @@ START_TEST(ranks_decide_alike)
                     struct epx_shape shape = shape_of(verbs[v], ranks[r], 8, tokens[t], bytes[b]);
 
                     expect_agreement(&large, &small, &shape);
+                    shape.given_weights = 1;
+                    expect_agreement(&large, &small, &shape);
                     shape.from_home = 1;
                     expect_agreement(&large, &small, &shape);
                 }
@@ -227,6 +229,31 @@ START_TEST(what_the_home_gives_concerns_sums_alone)
 }
 END_TEST
 
+/* Blocks that send wait then, too: all of a rank's blocks must run at once beside those of ranks
+ * that share its GPU. */
+START_TEST(given_weights_travel_by_banks_where_they_have_room)
+{
+    static const int tokens[] = {1, 16, 128, 256, 257, 1024}, most = EPX_SMALL_PAIRS / 2 / 16;
+    const int sharers = 1 << _i;
+
+    for (int t = 0; t < 6; t++) {
+        struct epx_gpu gpu = gpu_of(132, 0);
+        struct epx_shape shape = shape_of(EPX_VERB_COMBINE, 2, 16, tokens[t], 14336);
+        struct epx_way way;
+
+        shape.given_weights = 1;
+        epx_gpu_share(&gpu, sharers, 16);
+        way = epx_way_of_shape(&gpu, &shape);
+        EXPECT(!way.in_rounds == (tokens[t] <= most), "%d tokens: in rounds: %d", tokens[t],
+               way.in_rounds);
+        EXPECT(way.in_rounds || way.banks.senders + way.banks.receivers <= gpu.movers,
+               "%d tokens: %d and %d blocks of %d", tokens[t], way.banks.senders,
+               way.banks.receivers, gpu.movers);
+    }
+    SETTLE();
+}
+END_TEST
+
 /* With --enable-jitter limits on pairs are lower, so that small tests go both ways. */
 static Suite *make_suite(void)
 {
@@ -238,6 +265,8 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, it_pays_up_to_what_was_measured, 0, EPX_JITTERS ? 0 : NUM_ROWS);
     tcase_add_loop_test(tcase, ranks_decide_alike, 0, 2);
     tcase_add_loop_test(tcase, what_the_home_gives_concerns_sums_alone, 0, NUM_VERBS);
+    tcase_add_loop_test(tcase, given_weights_travel_by_banks_where_they_have_room, 0,
+                        EPX_JITTERS ? 0 : 5);
     suite_add_tcase(suite, tcase);
     return suite;
 }

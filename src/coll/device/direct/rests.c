@@ -17,7 +17,7 @@ int32_t epx_first_phase(const struct epx_request *request, const struct epx_way 
     const int small = way->banks.senders > 0;
 
     if (!epx_kernels_begin_early() || request->comm->size == 1 || split == EPX_SPLIT_NONE ||
-        (small && split == EPX_SPLIT_LARGE) || way->in_rounds)
+        (small && split == EPX_SPLIT_LARGE) || way->in_rounds || request->call.token_weights)
         return EPX_PHASE_BOTH;
     device->rest.left = 1;
     return EPX_PHASE_SEND;

@@ -10,9 +10,15 @@
  *   add_sum<T>()    waits for the parts of a slice of a token and adds them; returns whether the
  *                   ranks agree and all came
  *
+ * Weights of pairs that the home ranks give travel first: the first block that sends stores each
+ * into the bank of the rank that its pair goes to, among the words for ids (small_ids.cuh), which
+ * all carry the number of their operation. Then blocks that send wait too, for the verdict and for
+ * the weights of each sum, and for nothing but the first blocks of the other ranks.
+ *
  * Work: reads the rows of all pairs here once, writes this rank's unique rows for other ranks,
  * reads those of its tokens, writes T rows. Order: choices, then ranks.
- * Launch: phases.cuh; blocks that send, then blocks that add.
+ * Launch: phases.cuh, both phases in one kernel where the home ranks give weights; blocks that
+ * send, then blocks that add.
  */
 #ifndef EPX_KERNELS_FLOWS_SUMS_FEW_SUMS_CUH
 #define EPX_KERNELS_FLOWS_SUMS_FEW_SUMS_CUH
@@ -56,13 +62,59 @@ struct banked_places {
 /* Whether rows are multiplied by the weights of their pairs. */
 static __device__ __forceinline__ bool multiplies(const struct epx_combine_rows &a)
 {
-    return a.weights && !a.backward;
+    return (a.weights || a.token_weights) && !a.backward;
+}
+
+/* The words for the weights of a token's pairs in a bank. */
+static __device__ __forceinline__ uint64_t *given_words(const struct epx_combine_rows &a,
+                                                        char *bank, int32_t home, int32_t token)
+{
+    const struct epx_plan_shape &shape = a.plan.shape;
+
+    return words_of_ids(bank) + ((int64_t)home * shape.max_tokens + token) * shape.top_k;
+}
+
+/* The first block: sends the weights of this rank's pairs that other ranks have. */
+static __device__ EPX_COLD void send_given_weights(const struct epx_combine_rows &a, uint64_t epoch)
+{
+    const int32_t top_k = a.plan.shape.top_k, self = a.comm.rank;
+
+    EPX_DELAY(a.comm);
+    for (int32_t i = (int32_t)threadIdx.x; i < a.num_tokens * top_k; i += (int32_t)blockDim.x) {
+        const int32_t rank = a.plan.pair_rank[i];
+
+        if (rank < 0 || rank == self)
+            continue;
+        store_relaxed_sys(given_words(a, bank_on(a.comm, a.banks, epoch, rank), self, 0) + i,
+                          tagged(epoch, __float_as_uint(a.token_weights[i])));
+    }
+}
+
+/* The whole warp: puts the weights that a record's home gives into the list of pairs, once they
+ * have come; returns whether all have. */
+static __device__ EPX_COLD bool await_given_weights(const struct epx_combine_rows &a, int32_t home,
+                                                    struct epx_wire_record *record, uint64_t epoch,
+                                                    struct row_list &list)
+{
+    char *bank = bank_on(a.comm, a.banks, epoch, a.comm.rank);
+    const uint64_t *words = given_words(a, bank, home, record->token);
+    bool ok = true;
+
+    EPX_DELAY(a.comm);
+    for (int32_t i = lane_id(); ok && i < record->num_slots; i += EPX_WARP) {
+        uint32_t bits = 0;
+
+        ok = await_word(a.comm, words + (epx_wire_pairs(record)[i].expert_choice & 255), epoch,
+                        home, &bits);
+        list.weight[i] = __uint_as_float(bits);
+    }
+    return __all_sync(~0u, ok);
 }
 
 /* The whole warp: sends a slice of the sum of a record's pairs, and with the first slice gradients
- * of weights. */
+ * of weights. Returns whether weights that it waited for have come. */
 template <typename T, typename Wire>
-static __device__ __forceinline__ void send_sum_slice(const struct epx_combine_rows &a,
+static __device__ __forceinline__ bool send_sum_slice(const struct epx_combine_rows &a,
                                                       uint64_t epoch, const struct sum_slice &at,
                                                       struct row_list &list)
 {
@@ -75,6 +127,8 @@ static __device__ __forceinline__ void send_sum_slice(const struct epx_combine_r
     const struct stamp stamp = Wire::stamp_of(epoch);
 
     list_pairs<T>(a, part.offset, at.record, list);
+    if (a.token_weights && !await_given_weights(a, at.home, at.record, epoch, list))
+        return false;
     EPX_DELAY(a.comm);
     Wire::template send_sum<T>(list, at.record->num_slots, multiplies(a), part.bytes, to, stamp);
     for (int32_t i = lane_id(); weighted && i < at.record->num_pairs; i += EPX_WARP) {
@@ -88,11 +142,13 @@ static __device__ __forceinline__ void send_sum_slice(const struct epx_combine_r
         Wire::tell(a.comm, to, stamp);
     }
     __syncwarp();
+    return true;
 }
 
-/* Expert side: the sums of all records here that are of other ranks' rows. */
+/* Expert side: the sums of all records here that are of other ranks' rows. Returns whether what
+ * this warp waited for has come. */
 template <typename T, typename Wire>
-static __device__ void send_small_sums(const struct epx_combine_rows &a, uint64_t epoch,
+static __device__ bool send_small_sums(const struct epx_combine_rows &a, uint64_t epoch,
                                        const struct record_range &range, struct row_list &list)
 {
     const struct crew crew = crew_of(a.banks);
@@ -105,9 +161,10 @@ static __device__ void send_small_sums(const struct epx_combine_rows &a, uint64_
         const struct sum_slice at = {row.source, (int32_t)(i % slices),
                                      epx_wire_record_at(&a.plan, records, row.source, row.row)};
 
-        if (at.record->num_slots)
-            send_sum_slice<T, Wire>(a, epoch, at, list);
+        if (at.record->num_slots && !send_sum_slice<T, Wire>(a, epoch, at, list))
+            return false;
     }
+    return true;
 }
 
 /* The whole warp, a pair a lane: gradients of the weights of a token's pairs, once the first slices
@@ -218,6 +275,25 @@ static __device__ void take_sums(const struct epx_combine_rows &a, struct exchan
     all_content(a.comm, x, ok);
 }
 
+/* A block that sends. */
+template <typename T, typename Wire>
+static __device__ __forceinline__ void
+send_few(const struct epx_combine_rows &a, struct exchange &x, const struct record_range &range,
+         struct row_list &list)
+{
+    const bool routed = a.plan.outcome->code == EPX_SUCCESS, given = a.token_weights != NULL;
+    bool ok = true;
+
+    if (given && routed && blockIdx.x == 0)
+        send_given_weights(a, x.epoch);
+    if (given && !await_ready(a.comm, a.note, x, a.plan.outcome))
+        return;
+    if (routed)
+        ok = send_small_sums<T, Wire>(a, x.epoch, range, list);
+    if (given)
+        all_content(a.comm, x, ok);
+}
+
 /* What a warp lists in shared memory. */
 union listing {
     struct row_list send;
@@ -239,12 +315,12 @@ static __device__ __forceinline__ void combine_few(const struct epx_combine_rows
         find_all_records(a.plan, a.comm.num_ranks, a.comm.rank, range);
     begin_small(a.comm, a.banks, a.note, a.plan.outcome->code, look_first(a.comm), x);
     if (x.outcome.code == EPX_SUCCESS) {
-        if (!takes && a.plan.outcome->code == EPX_SUCCESS)
-            send_small_sums<T, Wire>(a, x.epoch, range, list.send);
         if (takes)
             take_sums<T, Wire>(a, x, list.take);
+        else
+            send_few<T, Wire>(a, x, range, list.send);
     }
-    if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes}))
+    if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes || a.token_weights}))
         return;
     end_exchange(a.comm, x, 0, 0, a.num_tokens, x.outcome);
 }

@@ -204,7 +204,9 @@ static __device__ int32_t list_own(const struct epx_combine_rows &a, int64_t tok
         if (here) {
             own.row[place] =
                 (char *)(uintptr_t)a.rows + in_row<T>(slot * a.rounds.cut.row_bytes + offset);
-            own.weight[place] = a.weights && !a.backward ? a.weights[slot] : 1;
+            own.weight[place] = a.token_weights            ? a.token_weights[token * top_k + k]
+                                : a.weights && !a.backward ? a.weights[slot]
+                                                           : 1;
         }
         num += __popc(lanes);
     }
