@@ -114,7 +114,6 @@ static struct epx_shape shape_of(enum epx_verb verb, const long values[ASKED],
                               .most_rows = top_k < ranks ? top_k : ranks,
                               .fields = verb == EPX_VERB_ROUTE_TOKENS ? 0 : 1,
                               .stays = (int32_t)values[RANK_MAJOR],
-                              .from_home = params->combine_order == EPX_ORDER_CHOICE,
                               .datatype = values[ELEMENT_BYTES] == 8   ? EPX_FLOAT64
                                           : values[ELEMENT_BYTES] == 4 ? EPX_FLOAT32
                                                                        : EPX_BFLOAT16,

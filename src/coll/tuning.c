@@ -529,18 +529,18 @@ static struct epx_movers movers_of(const struct epx_gpu *gpu, const struct epx_s
 struct epx_way epx_way_of_shape(const struct epx_gpu *gpu, const struct epx_shape *shape)
 {
     const int32_t width = epx_verb_adds(shape->verb) ? shape->most_rows : shape->ranks;
-    const int from_home = shape->from_home && epx_verb_adds(shape->verb);
     struct epx_way way = {0};
 
     if (epx_verb_routes(shape->verb))
         way.routes_small = epx_routes_small(gpu, &shape->route, shape->ranks);
     if (epx_verb_routes(shape->verb) && (!way.routes_small || !shape->fields))
         return way;
-    if (!from_home)
+    if (!shape->biased)
         way.banks = banks_of(gpu, shape);
     way.rounds =
         epx_rounds_of(shape->row_bytes, 0, width, shape->route.max_tokens, shape->stage_bytes);
-    way.in_rounds = !way.banks.senders && (way.rounds.num > 1 || from_home || shape->given_weights);
+    way.in_rounds =
+        !way.banks.senders && (way.rounds.num > 1 || shape->biased || shape->given_weights);
     if (way.banks.senders)
         way.rounds.cut = epx_segments_cut(shape->row_bytes, shape->row_bytes);
     else

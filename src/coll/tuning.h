@@ -39,8 +39,7 @@ struct epx_shape {
     int32_t most_rows; /* of a token: one a rank that has any of its experts */
     int32_t fields;
     int32_t stays;          /* rows of rank-major layout that come straight into their slots */
-    int32_t from_home;      /* sums, if the operation adds any, start from biases, or are added by
-                               last choice */
+    int32_t biased;         /* sums start from biases */
     int32_t given_weights;  /* rows are multiplied by weights that the home ranks give */
     EPX_Datatype datatype;  /* of a combine backward */
     int64_t call_bytes;     /* of a row as the call has it, all fields together */

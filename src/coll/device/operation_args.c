@@ -269,7 +269,7 @@ static struct epx_shape shape_of(const struct epx_request *request)
         .stage_bytes = plan->stage_bytes,
     };
 
-    shape.from_home = call->num_biases || plan->shape.by_choice;
+    shape.biased = call->num_biases > 0;
     shape.given_weights = call->token_weights != NULL;
     shape.stays = plan->shape.rank_major && epx_takes_stores(request);
     return shape;

@@ -3,9 +3,9 @@
  * combine_rounds.cu - a combine or dispatch backward in rounds through stages, where ranks store
  * into each other's memory: the sum of each row's pairs, rounded once, goes straight into the home
  * rank's stage at the row's place, and home adds the tokens of the round. It takes what the other
- * kernels, which are faster, do not: more rows than a stage holds, biases or weights of pairs that
- * the home ranks give, and sums by last choice. Such weights go first, each to the rank that its
- * pair travels to, as a dispatch sends them, and count as a round that arrives.
+ * kernels, which are faster, do not: more rows than a stage holds, biases, and weights that the
+ * home ranks give to many pairs. Such weights go first, each to the rank that its pair travels to,
+ * as a dispatch sends them, and count as a round that arrives.
  * Work: reads the rows of all pairs here, the biases and the weights, writes this rank's unique
  * rows and T rows. Order: choices, then home_sums.cuh.
  * Launch: comm.blocks blocks, which wait for other ranks; ends the operation.

@@ -16,7 +16,7 @@
  * the weights of each sum, and for nothing but the first blocks of the other ranks.
  *
  * Work: reads the rows of all pairs here once, writes this rank's unique rows for other ranks,
- * reads those of its tokens, writes T rows. Order: choices, then ranks.
+ * reads those of its tokens, writes T rows. Order: choices, then ranks, or their last choices.
  * Launch: phases.cuh, both phases in one kernel where the home ranks give weights; blocks that
  * send, then blocks that add.
  */
@@ -226,6 +226,14 @@ list_coming_parts(const struct banked_places &places, const struct slice_of_toke
     if (i == 0 && !own)
         list.own_place = 0;
     __syncwarp();
+    if (plan.shape.by_choice) {
+        const int32_t own_place =
+            order_by_choice(places.a, at.token, list.parts.row, list.parts.node, __popc(lanes));
+
+        if (i == 0)
+            list.own_place = own_place;
+        __syncwarp();
+    }
     return {comes ? row : -1, rank};
 }
 

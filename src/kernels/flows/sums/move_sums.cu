@@ -4,7 +4,7 @@
  * other's memory. The first blocks send this rank's sums for other ranks, the others add what comes
  * (sum_movers.cuh), at once.
  * Work: reads the rows of all pairs here once, writes this rank's unique rows and T rows. Order:
- * choices, then ranks.
+ * choices, then ranks, or their last choices.
  * Rows that do not lie on multiples of 16 bytes have kernels of their own: code for both costs
  * registers.
  * Launch: phases.cuh. Ends the operation.

@@ -175,6 +175,10 @@ static __device__ void list_coming(const struct sum_mover &m, int64_t token, int
             own_place = num + __popc(lanes & ((own & -own) - 1));
         num += __popc(lanes);
     }
+    __syncwarp();
+    if (m.a.plan.shape.by_choice)
+        own_place =
+            order_by_choice(m.a, token, sum.rows.row + num_own, sum.rows.node + num_own, num);
     if (lane_id() == 0) {
         sum.num_own = num_own;
         sum.num_parts = num;
