@@ -17,7 +17,8 @@ nobase_dist_doc_DATA += \
   docs/python.md \
   docs/support.md \
   docs/te.md \
-  docs/testing.md
+  docs/testing.md \
+  docs/trace.png
 EXTRA_DIST += \
   docs/architecture.dot \
   docs/make_site \

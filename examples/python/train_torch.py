@@ -21,6 +21,7 @@ cuda all ranks are on one node, and may share a GPU.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -223,6 +224,13 @@ def dtype_on(device: torch.device, *, compiles: bool = False) -> torch.dtype:
     return torch.float32 if device.type == "cpu" and not compiles else torch.bfloat16
 
 
+def close_after_loss(*comms: epx.Comm) -> None:
+    """Close communicators that may have lost a rank again: an error tells of it, and frees them."""
+    for comm in comms:
+        with contextlib.suppress(epx.EPXError):
+            comm.close()
+
+
 class Comms(NamedTuple):
     """Two communicators of the same ranks: by one they train, by the other they keep experts.
 
@@ -233,9 +241,17 @@ class Comms(NamedTuple):
     host: epx.Comm
 
     def shrunk(self) -> Comms:
+        """Those of the ranks that live: both, or an error on all ranks and none is left open."""
         train = self.train.shrink()
-        host = train if self.host is self.train else self.host.shrink()
+        if self.host is self.train:
+            return Comms(train, train)
+        try:
+            host = self.host.shrink()
+        except epx.EPXError:
+            close_after_loss(train)
+            raise
         if train.ranks != host.ranks:
+            close_after_loss(train, host)
             raise RuntimeError("a rank died between two calls")
         return Comms(train, host)
 
@@ -301,6 +317,7 @@ class Job:
         comms = self.comms.shrunk()
         comm = comms.train
         if comm.size == self.comm.size:
+            close_after_loss(*comms)
             raise RuntimeError("an operation failed, and no rank is dead")
         if comm.rank == 0:
             print(f"ranks {[*comm.ranks]} of {self.comm.size} go on")
@@ -336,8 +353,13 @@ def meet(name: str, store: Any, rank: int, size: int, device: torch.device) -> C
         return Comms(comm, comm)
     torch.cuda.set_device(rank % torch.cuda.device_count())
     host = epx.Comm(store=keys("host", named), memory="system", transport="auto", **place)
-    # The transport by which a communicator that has lost ranks gives its memory back.
-    return Comms(epx.Comm(store=named, memory="cuda:device", transport="ipc", **place), host)
+    try:
+        # The transport by which a communicator that has lost ranks gives its memory back.
+        train = epx.Comm(store=named, memory="cuda:device", transport="ipc", **place)
+    except epx.EPXError:
+        close_after_loss(host)
+        raise
+    return Comms(train, host)
 
 
 def join(options: argparse.Namespace) -> int:

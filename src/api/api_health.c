@@ -7,6 +7,7 @@
 #include "api/profile.h"
 #include "coll/attach.h"
 #include "control/contact.h"
+#include "core/graph/graph.h"
 #include "core/health/comm_end.h"
 #include "core/health/survivors.h"
 #include "core/progress.h"
@@ -180,8 +181,10 @@ static void fence(struct epx_comm *comm)
     if (!comm->fenced)
         EPX_LOG_WARN("what the communicator had stays allocated: %s", epx_status_message());
     epx_unlock();
-    if (comm->fenced)
-        free_buried_routes(comm);
+    if (!comm->fenced)
+        return;
+    free_buried_routes(comm);
+    epx_graph_free_buried(comm);
 }
 
 /*

@@ -216,7 +216,7 @@ static void bury(struct epx_comm *comm)
  * which stays then, whatever else is freed. */
 void epx_comm_close(struct epx_comm *comm)
 {
-    const int uses_mpi = comm->control.ops && !comm->control.ops->free;
+    const int by_mpi = epx_comm_agrees_by_mpi(comm);
 
     epx_comm_unlist(comm);
     epx_lock();
@@ -225,7 +225,7 @@ void epx_comm_close(struct epx_comm *comm)
     if (comm->control.ops && comm->control.ops->free)
         comm->control.ops->free(comm->control.state, comm->finished, comm->finish_message);
     comm->control.ops = NULL;
-    if (comm->finished && (!comm->fenced || uses_mpi)) {
+    if (comm->finished && (!comm->fenced || by_mpi)) {
         bury(comm);
         return;
     }

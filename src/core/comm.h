@@ -191,6 +191,12 @@ static inline int epx_comm_keeps_memory(const struct epx_comm *comm)
     return comm->finished && !comm->fenced;
 }
 
+/* Whether its collectives are those of MPI: one that was given up may still write. */
+static inline int epx_comm_agrees_by_mpi(const struct epx_comm *comm)
+{
+    return comm->control.ops && !comm->control.ops->free;
+}
+
 enum epx_distance epx_comm_distance(const struct epx_comm *comm, int rank);
 
 #endif

@@ -2,8 +2,9 @@
 /*
  * test_cut.c - the link of a node is cut in the middle of a dispatch. If it comes back within the
  * bound the dispatch completes; if not, every rank learns within the bound that a rank on the other
- * side is silent, frees what it has, makes no other communicator, and leaves. MPI can no longer
- * tell what other ranks found, so each rank answers with its exit code.
+ * side is silent, frees what it has, makes no other communicator, and leaves. With SHRINK set the
+ * link does not come back, and each side goes on by itself. MPI can no longer tell what other ranks
+ * found, so each rank answers with its exit code.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,22 +112,89 @@ static void expect_other_side_named(EPX_Comm comm)
                "\"%s\" names a rank on this side", message);
 }
 
-static void be_cut_off(struct routing *routing)
+static void be_cut_off(EPX_Comm comm, struct operation *op)
 {
-    EPX_Comm comm = routing->layer->comm;
-    struct operation op;
-    double start, seconds;
+    double start = suite_seconds(), seconds;
 
-    start_dispatch(&op, routing, 0);
-    start = suite_seconds();
-    EXPECT_FAULT(comm, EPX_Wait(&op.request, MPI_STATUS_IGNORE), EPX_ERR_TIMEOUT);
+    EXPECT_FAULT(comm, EPX_Wait(&op->request, MPI_STATUS_IGNORE), EPX_ERR_TIMEOUT);
     seconds = suite_seconds() - start;
     EXPECT(seconds < 1e-3 * TIMEOUT_MS + 2, "took %.1f s", seconds);
     expect_other_side_named(comm);
-    start = suite_seconds();
-    EXPECT_CODE(operation_call(&op), EPX_SUCCESS);
-    EXPECT_CODE(EPX_Wait(&op.request, MPI_STATUS_IGNORE), EPX_ERR_TIMEOUT);
-    EXPECT_CODE(EPX_Route_free(&routing->layer->route), EPX_SUCCESS);
+}
+
+/* Lists the ranks of this side of the cut in order; returns their number. */
+static int find_side(int *ranks)
+{
+    int last = suite_nodes[suite_size - 1], size = 0;
+
+    for (int r = 0; r < suite_size; r++)
+        if ((suite_nodes[r] == last) == (suite_nodes[suite_rank] == last))
+            ranks[size++] = r;
+    return size;
+}
+
+/* The communicator has the ranks of this side and no others. Returns this rank's place there. */
+static int expect_side(EPX_Comm comm, const int *side, int size)
+{
+    int *ranks = calloc((size_t)suite_size, sizeof(*ranks)), num = 0, place = -1;
+
+    EXPECT_CODE(EPX_Comm_size(comm, &num), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Comm_rank(comm, &place), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Comm_get_ranks(comm, ranks), EPX_SUCCESS);
+    EXPECT(num == size, "%d ranks go on, not %d", num, size);
+    for (int i = 0; i < num && i < size; i++)
+        EXPECT(ranks[i] == side[i], "rank %d was %d, not %d", i, ranks[i], side[i]);
+    EXPECT(place >= 0 && place < num && ranks[place] == suite_rank, "this rank is %d", place);
+    free(ranks);
+    return place;
+}
+
+/* The suite takes the ranks of this side for all that there are. */
+static void dispatch_on_side(EPX_Comm comm, const int *side, int size, int place)
+{
+    int *nodes = suite_nodes, rank = suite_rank, all = suite_size;
+    struct scenario s = scenario_small(EPX_FLOAT32);
+    struct routing routing;
+    struct layer layer;
+
+    suite_nodes = calloc((size_t)size, sizeof(*suite_nodes));
+    for (int i = 0; i < size; i++)
+        suite_nodes[i] = nodes[side[i]];
+    suite_rank = place;
+    suite_size = size;
+    layer_open(&layer, &s, comm);
+    EXPECT_CODE(routing_start(&routing, &layer, s.seed), EPX_SUCCESS);
+    EXPECT(routing_finish(&routing) && dispatch_works(&routing), "this side does not go on");
+    routing_free(&routing);
+    layer_close(&layer);
+    free(suite_nodes);
+    suite_nodes = nodes;
+    suite_rank = rank;
+    suite_size = all;
+}
+
+static void go_on_alone(EPX_Comm comm)
+{
+    int *side = calloc((size_t)suite_size, sizeof(*side)), size = find_side(side);
+    double start = suite_seconds(), seconds;
+    EPX_Comm smaller = EPX_COMM_NULL;
+
+    if (EXPECT_CODE(EPX_Comm_shrink(comm, &smaller), EPX_SUCCESS)) {
+        seconds = suite_seconds() - start;
+        EXPECT(seconds < 2e-3 * TIMEOUT_MS + 2, "took %.1f s", seconds);
+        dispatch_on_side(smaller, side, size, expect_side(smaller, side, size));
+        EXPECT_CODE(EPX_Comm_free(&smaller), EPX_SUCCESS);
+    }
+    free(side);
+}
+
+static void leave(EPX_Comm comm, struct operation *op)
+{
+    double start = suite_seconds(), seconds;
+
+    EXPECT_CODE(operation_call(op), EPX_SUCCESS);
+    EXPECT_CODE(EPX_Wait(&op->request, MPI_STATUS_IGNORE), EPX_ERR_TIMEOUT);
+    EXPECT_CODE(EPX_Route_free(&op->routing->layer->route), EPX_SUCCESS);
     EXPECT_CODE(EPX_Comm_free(&comm), EPX_SUCCESS);
     seconds = suite_seconds() - start;
     EXPECT(seconds < 1, "what came after took %.1f s", seconds);
@@ -146,6 +214,8 @@ static void make_none_cut_off(void)
 
 int main(int argc, char **argv)
 {
+    const int shrinks = getenv("SHRINK") != NULL;
+    struct operation op;
     struct routing routing;
     struct scenario s;
     struct layer layer;
@@ -160,9 +230,14 @@ int main(int argc, char **argv)
     layer_open(&layer, &s, comm);
     EXPECT_CODE(routing_start(&routing, &layer, s.seed), EPX_SUCCESS);
     routing_finish(&routing);
-    if (be_cut_for_a_while(&routing)) {
-        be_cut_off(&routing);
-        make_none_cut_off();
+    if (shrinks || be_cut_for_a_while(&routing)) {
+        start_dispatch(&op, &routing, 0);
+        be_cut_off(comm, &op);
+        if (shrinks)
+            go_on_alone(comm);
+        leave(comm, &op);
+        if (!shrinks)
+            make_none_cut_off();
     }
     MPI_Finalize();
     if (suite_rank == 0)

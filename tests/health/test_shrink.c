@@ -25,6 +25,7 @@ enum {
     BOUND_MS = 5000,
     ATTEMPTS = 4,
     OPERATIONS = 1000000,
+    EDGES = 100,
     SLACK_KB = 16384
 };
 
@@ -299,21 +300,98 @@ static int num_cycles(void)
     return text ? atoi(text) : 40;
 }
 
-/* In each cycle a child plays the last rank, and dies. */
+/* A graph in which each rank sends to the next one, and a request that sends no rows along it. */
+struct ring {
+    EPX_Graph graph;
+    EPX_Request request;
+};
+
+/* In memory of EPX_Alloc_mem. */
+struct ring_memory {
+    int64_t sendcounts[EDGES], sdispls[EDGES], recvcounts[EDGES], rdispls[EDGES];
+    float sent, received;
+};
+
+static int make_graph(const struct group *group, EPX_Comm comm, EPX_Graph *graph)
+{
+    int sources[EDGES], destinations[EDGES];
+
+    for (int i = 0; i < EDGES; i++) {
+        sources[i] = (group->rank + group->size - 1) % group->size;
+        destinations[i] = (group->rank + 1) % group->size;
+    }
+    return EPX_Graph_create_adjacent(comm, EDGES, sources, EDGES, destinations, graph);
+}
+
+static void make_ring(struct group *group, EPX_Comm comm, struct ring_memory *at, struct ring *ring)
+{
+    EXPECT(group, make_graph(group, comm, &ring->graph) == EPX_SUCCESS);
+    EXPECT(group, EPX_Neighbor_alltoallv_init(&at->sent, at->sendcounts, at->sdispls, &at->received,
+                                              at->recvcounts, at->rdispls, 0, 1, EPX_FLOAT32,
+                                              ring->graph, EPX_STREAM_NULL, EPX_FIXED_COUNTS,
+                                              &ring->request) == EPX_SUCCESS);
+}
+
+/* A communicator with one ring that is freed before it is shrunk, and one that is freed later. */
+struct old_rings {
+    struct old old;
+    struct ring_memory *memory;
+    struct ring early, late;
+};
+
+static void make_old_rings(struct group *group, struct old_rings *rings)
+{
+    EPX_Comm comm;
+
+    make_old(group, &rings->old);
+    comm = rings->old.comm;
+    EXPECT(group, EPX_Alloc_mem(sizeof(*rings->memory), comm, &rings->memory) == EPX_SUCCESS);
+    space_fill(rings->memory, 0, sizeof(*rings->memory));
+    make_ring(group, comm, rings->memory, &rings->early);
+    make_ring(group, comm, rings->memory, &rings->late);
+}
+
+/* In each cycle a child plays the last rank, and dies, in every second one while the others wait
+ * for it in the exchange that has begun. */
 static void play_and_die(struct group *group)
 {
     for (int i = 0; i < num_cycles(); i++) {
         pid_t child = fork();
-        struct old old;
+        struct old_rings rings;
 
         if (child == 0) {
-            make_old(group, &old);
+            make_old_rings(group, &rings);
             expect_blow(SIGKILL, 2000);
             for (;;)
-                work(group, &old);
+                i % 2 ? pause() : work(group, &rings.old);
         }
         waitpid(child, NULL, 0);
     }
+}
+
+/* Until the communicator has ended. Then a graph cannot be made. */
+static void lose_last(struct group *group, struct old_rings *rings, int in_ring)
+{
+    struct ring *early = &rings->early;
+    EPX_Graph graph = EPX_GRAPH_NULL;
+
+    if (in_ring)
+        EXPECT(group, EPX_Start(&early->request) == EPX_SUCCESS);
+    else
+        work(group, &rings->old);
+    EXPECT(group, EPX_Graph_free(&early->graph) == EPX_SUCCESS);
+    if (in_ring)
+        EXPECT(group, EPX_Wait(&early->request, MPI_STATUS_IGNORE) == EPX_ERR_TIMEOUT);
+    EXPECT(group, EPX_Request_free(&early->request) == EPX_SUCCESS);
+    EXPECT(group, make_graph(group, rings->old.comm, &graph) == EPX_ERR_TIMEOUT);
+}
+
+static void free_old_rings(struct group *group, struct old_rings *rings)
+{
+    EXPECT(group, EPX_Free_mem(rings->memory, rings->old.comm) == EPX_SUCCESS);
+    EXPECT(group, EPX_Graph_free(&rings->late.graph) == EPX_SUCCESS);
+    free_old(group, &rings->old);
+    EXPECT(group, EPX_Request_free(&rings->late.request) == EPX_SUCCESS);
 }
 
 /* The least of the GPU's memory that was in use in cycles of the second quarter, and of the second
@@ -337,15 +415,15 @@ static void cycles_leave_nothing(struct group *group)
         return;
     }
     for (int i = 0; i < cycles; i++) {
-        struct old old;
+        struct old_rings rings;
         EPX_Comm comm = EPX_COMM_NULL;
 
-        make_old(group, &old);
+        make_old_rings(group, &rings);
         note_used(used, i, cycles);
-        work(group, &old);
-        EXPECT(group, shrink(group, old.comm, &comm) == EPX_SUCCESS);
+        lose_last(group, &rings, i % 2);
+        EXPECT(group, shrink(group, rings.old.comm, &comm) == EPX_SUCCESS);
         use_new(group, comm, group->size - 1);
-        free_old(group, &old);
+        free_old_rings(group, &rings);
         EXPECT(group, EPX_Comm_free(&comm) == EPX_SUCCESS);
         if (i == cycles / 4)
             before = find_memory();

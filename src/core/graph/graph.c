@@ -49,6 +49,8 @@ void epx_graph_destroy(struct epx_graph *graph)
     if (graph->ground_free)
         graph->ground_free(graph);
     epx_arrays_free(&graph->arrays);
+    free(graph->told);
+    free(graph->told_by);
     free(graph);
 }
 
@@ -113,9 +115,28 @@ void epx_graph_release(struct epx_graph *graph)
     epx_comm_release(comm);
 }
 
+/* A collective of MPI that was given up may still write into a graph that is not whole. */
+void epx_graph_free_buried(struct epx_comm *comm)
+{
+    struct epx_graph **link = &comm->buried_graphs;
+
+    while (*link) {
+        struct epx_graph *graph = *link;
+
+        if (!graph->whole && epx_comm_agrees_by_mpi(comm)) {
+            link = &graph->next;
+            continue;
+        }
+        *link = graph->next;
+        epx_graph_destroy(graph);
+        epx_comm_release(comm);
+    }
+}
+
 void epx_graph_enlist(struct epx_graph *graph)
 {
     epx_lock();
+    graph->whole = 1;
     graph->next = graph->comm->graphs;
     graph->comm->graphs = graph;
     epx_handle_add(&graph->handle, EPX_HANDLE_GRAPH);

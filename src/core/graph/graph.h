@@ -37,6 +37,7 @@ struct epx_graph {
     struct epx_comm *comm;
     struct epx_graph *next;   /* in the communicator's list */
     int everyone;             /* it is the list of the communicator */
+    int whole;                /* all ranks have made it: no collective is under way in its memory */
     uint64_t epoch;           /* operations on it so far, the same on all ranks */
     struct epx_arrays arrays; /* those here and in the three structs below */
     struct epx_ends sources, destinations;
@@ -60,7 +61,8 @@ struct epx_adjacency {
 /* Local: a graph of these degrees without arrays, NULL if there is no memory; its arrays. */
 struct epx_graph *epx_graph_allocate(struct epx_comm *comm, int indegree, int outdegree);
 int epx_graph_make_arrays(struct epx_graph *graph);
-/* Local: takes NULL, and a graph that is half-made. */
+/* Local: takes NULL, and a graph that is half-made; leaves it to the caller to release the
+ * communicator. */
 void epx_graph_destroy(struct epx_graph *graph);
 /* Local: the list of a communicator whose rank and size are known. */
 int epx_graph_of_everyone(struct epx_comm *comm, struct epx_graph **graph);
@@ -70,6 +72,8 @@ int epx_graph_create(struct epx_comm *comm, const struct epx_adjacency *adjacenc
                      struct epx_graph **graph);
 void epx_graph_retain(struct epx_graph *graph);
 void epx_graph_release(struct epx_graph *graph);
+/* Frees the graphs that were freed while others could still store into them. */
+void epx_graph_free_buried(struct epx_comm *comm);
 /* Put a graph on, and take it off, its communicator's list of graphs that the user has not
  * freed. */
 void epx_graph_enlist(struct epx_graph *graph);

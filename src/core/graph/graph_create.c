@@ -56,6 +56,7 @@ static int make(struct epx_comm *comm, const struct epx_adjacency *a, struct epx
     struct epx_graph *graph = epx_graph_allocate(comm, a->indegree, a->outdegree);
 
     EPX_FAIL_IF(!graph, EPX_ERR_NO_MEM, "no memory for a graph");
+    epx_comm_retain(comm);
     *result = graph;
     EPX_TRY(epx_graph_make_arrays(graph));
     for (int i = 0; i < a->indegree; i++)
@@ -209,17 +210,6 @@ static void free_lists(struct epx_graph *graph)
     graph->told = graph->told_by = NULL;
 }
 
-static void give_up(struct epx_comm *comm, struct epx_graph *graph)
-{
-    if (graph && !comm->finished) {
-        free_lists(graph);
-        epx_graph_destroy(graph);
-    } else if (graph) {
-        graph->next = comm->buried_graphs;
-        comm->buried_graphs = graph;
-    }
-}
-
 int epx_graph_create(struct epx_comm *comm, const struct epx_adjacency *adjacency, int own_rc,
                      struct epx_graph **result)
 {
@@ -238,11 +228,10 @@ int epx_graph_create(struct epx_comm *comm, const struct epx_adjacency *adjacenc
         rc = exchange_lists(graph, by_rank);
     free(by_rank);
     if (rc != EPX_SUCCESS) {
-        give_up(comm, graph);
+        epx_graph_release(graph);
         return rc;
     }
     free_lists(graph);
-    epx_comm_retain(comm);
     *result = graph;
     return EPX_SUCCESS;
 }

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trace.c - with the variable EPX_TRACE: a file that tells of all ranks when each operation began,
- * got on, waited and ended, as chrome://tracing and Perfetto read it.
+ * got on, waited and ended, as Perfetto reads it.
  *
- * A rank is a process of the trace, each of its communicators two threads: operations, and waits.
- * An operation is drawn from the end of the one before it on, as only one at a time gets on. Events
- * are kept in memory until a communicator or the process ends.
+ * A rank is a process of the trace, each of its communicators a thread with its operations. The
+ * waits of a communicator are a track for each rank that is waited for: at a time there is one wait
+ * for a rank, and waits for several overlap. An operation is drawn from the end of the one before
+ * it on, as only one at a time gets on. Events are kept in memory until a communicator or the
+ * process ends.
+ *
+ * Beginnings and ends are events of their own, in the order of time. Viewers keep times as double,
+ * which has not all nanoseconds: a begin with a duration may end after what it is within, and
+ * Perfetto leaves such an event out.
  */
 #include "core/health/trace.h"
 
@@ -174,24 +180,29 @@ static void print_us(FILE *to, const char *name, int64_t ns)
     fprintf(to, ",\"%s\":%lld.%03d", name, (long long)(ns / 1000), (int)(ns % 1000));
 }
 
-enum { OPERATIONS_THREAD, WAITS_THREAD, THREADS_A_COMM };
-
-static void print_span(FILE *to, const struct event *event, const char *name, int64_t from_ns,
-                       int64_t to_ns)
+/* What all events of a thread have; name NULL = the event ends what began last. */
+static void print_head(FILE *to, const char *name, const char *kind, int thread, int64_t ns)
 {
-    int thread = event->kind == WAIT ? WAITS_THREAD : OPERATIONS_THREAD;
+    fprintf(to, "{\"ph\":\"%s\",\"pid\":%u,\"tid\":%d", kind, trace.process, thread);
+    print_us(to, "ts", ns + trace.ahead_ns);
+    if (name)
+        fprintf(to, ",\"name\":\"%s\"", name);
+}
 
-    fprintf(to, "{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%u,\"tid\":%d", name, trace.process,
-            THREADS_A_COMM * event->comm + thread);
-    print_us(to, "ts", from_ns + trace.ahead_ns);
-    print_us(to, "dur", to_ns - from_ns);
+static void print_phase(FILE *to, const struct event *event, const char *name, int64_t from_ns,
+                        int64_t to_ns)
+{
+    print_head(to, name, "B", event->comm, from_ns);
+    fprintf(to, "},\n");
+    print_head(to, NULL, "E", event->comm, to_ns);
+    fprintf(to, "},\n");
 }
 
 static void print_operation(FILE *to, const struct event *event)
 {
     const struct epx_traced_operation *operation = &event->operation;
 
-    print_span(to, event, operation->name, event->from_ns, event->to_ns);
+    print_head(to, operation->name, "B", event->comm, event->from_ns);
     fprintf(to, ",\"args\":{\"number\":%llu,\"error\":%d", (unsigned long long)operation->epoch,
             operation->error);
     print_us(to, "queued_us", event->from_ns - operation->called_ns);
@@ -200,21 +211,27 @@ static void print_operation(FILE *to, const struct event *event)
         print_us(to, "waited_us", event->kernels_ns);
     }
     fprintf(to, "}},\n");
-    if (!operation->agreed_ns)
-        return;
-    print_span(to, event, "ready words", event->from_ns, operation->agreed_ns);
-    fprintf(to, "},\n");
-    print_span(to, event, "rows", operation->agreed_ns, event->to_ns);
+    if (operation->agreed_ns) {
+        print_phase(to, event, "ready words", event->from_ns, operation->agreed_ns);
+        print_phase(to, event, "rows", operation->agreed_ns, event->to_ns);
+    }
+    print_head(to, NULL, "E", event->comm, event->to_ns);
     fprintf(to, "},\n");
 }
 
+/* The track is that of this process with this number. */
 static void print_wait(FILE *to, const struct event *event)
 {
+    const int64_t times[] = {event->from_ns, event->to_ns};
     char name[32];
 
     snprintf(name, sizeof(name), "wait for rank %d", event->rank);
-    print_span(to, event, name, event->from_ns, event->to_ns);
-    fprintf(to, ",\"args\":{\"rank\":%d}},\n", event->rank);
+    for (int i = 0; i < 2; i++) {
+        print_head(to, name, i ? "e" : "b", event->comm, times[i]);
+        fprintf(to, ",\"cat\":\"communicator %d\",\"id2\":{\"local\":\"%d.%d\"}", event->comm,
+                event->comm, event->rank);
+        fprintf(to, ",\"args\":{\"rank\":%d}},\n", event->rank);
+    }
 }
 
 static void print_name(FILE *to, const char *kind, int thread, const char *name, int number)
@@ -231,12 +248,8 @@ static void print_names(FILE *to)
             "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%u,\"tid\":0,"
             "\"args\":{\"sort_index\":%d}},\n",
             trace.process, trace.rank);
-    for (int c = 1; c <= trace.num_comms; c++) {
-        print_name(to, "thread_name", THREADS_A_COMM * c + OPERATIONS_THREAD,
-                   "operations of communicator", c);
-        print_name(to, "thread_name", THREADS_A_COMM * c + WAITS_THREAD, "waits of communicator",
-                   c);
-    }
+    for (int c = 1; c <= trace.num_comms; c++)
+        print_name(to, "thread_name", c, "operations of communicator", c);
 }
 
 static void print_list(FILE *to, const char *name, const uint64_t *list, int num)
@@ -258,11 +271,9 @@ static void print_waits(FILE *to, const struct ending *ending)
 {
     const struct epx_traced *traced = ending->traced;
 
-    fprintf(to, "{\"name\":\"EPX waits\",\"ph\":\"i\",\"s\":\"t\",\"pid\":%u,\"tid\":%d",
-            trace.process, THREADS_A_COMM * traced->number + WAITS_THREAD);
-    print_us(to, "ts", epx_now_ns() + trace.ahead_ns);
-    fprintf(to, ",\"args\":{\"communicator\":%d,\"rank\":%d,\"size\":%d", traced->number,
-            traced->rank, traced->size);
+    print_head(to, "EPX waits", "i", traced->number, epx_now_ns());
+    fprintf(to, ",\"s\":\"t\",\"args\":{\"communicator\":%d,\"rank\":%d,\"size\":%d",
+            traced->number, traced->rank, traced->size);
     print_list(to, "ns", ending->ns, traced->size);
     print_list(to, "operations", ending->operations, traced->size);
     fprintf(to, "}},\n");
