@@ -141,9 +141,9 @@ static void print_way(const struct epx_gpu *gpu, const struct epx_shape *shape)
         printf("%s\n", way.routes_small ? "ids" : "records");
     else if (epx_verb_routes(shape->verb) && !banks->senders)
         printf("a routing, then a dispatch\n");
-    else if (way.in_rounds && epx_verb_adds(shape->verb))
-        printf("%-8s 1       -         -     -      -       -    -    -      - %6lld\n", "stages",
-               (long long)way.rounds.num);
+    else if (way.wire == EPX_WIRE_STAGES)
+        printf("%-8s 1       -         -     -      -       -    -    -      - %6lld\n",
+               epx_wire_name(way.wire), (long long)way.rounds.num);
     else if (banks->senders)
         printf("%-8s 1 %7d %9d     - %6d %7lld\n", epx_wire_name(way.wire), banks->senders,
                banks->receivers, banks->slices.num, (long long)banks->slices.bytes);

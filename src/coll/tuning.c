@@ -526,6 +526,17 @@ static struct epx_movers movers_of(const struct epx_gpu *gpu, const struct epx_s
     return scales(shape) ? grad_movers(gpu, shape) : row_movers(gpu, shape);
 }
 
+static enum epx_wire wire_of(const struct epx_way *way, const struct epx_shape *shape)
+{
+    if (way->in_rounds && epx_verb_adds(shape->verb))
+        return EPX_WIRE_STAGES;
+    if (shape->ranks == 1)
+        return EPX_WIRE_NONE;
+    if (way->banks.packets_at)
+        return EPX_WIRE_PACKETS;
+    return way->banks.senders ? EPX_WIRE_FLAGS : EPX_WIRE_PROGRESS;
+}
+
 struct epx_way epx_way_of_shape(const struct epx_gpu *gpu, const struct epx_shape *shape)
 {
     const int32_t width = epx_verb_adds(shape->verb) ? shape->most_rows : shape->ranks;
@@ -545,10 +556,7 @@ struct epx_way epx_way_of_shape(const struct epx_gpu *gpu, const struct epx_shap
         way.rounds.cut = epx_segments_cut(shape->row_bytes, shape->row_bytes);
     else
         way.movers = movers_of(gpu, shape);
-    if (shape->ranks > 1)
-        way.wire = way.banks.packets_at ? EPX_WIRE_PACKETS
-                   : way.banks.senders  ? EPX_WIRE_FLAGS
-                                        : EPX_WIRE_PROGRESS;
+    way.wire = wire_of(&way, shape);
     return way;
 }
 
@@ -557,7 +565,8 @@ const char *epx_wire_name(enum epx_wire wire)
     static const char *const names[] = {[EPX_WIRE_NONE] = "none",
                                         [EPX_WIRE_PACKETS] = "packets",
                                         [EPX_WIRE_FLAGS] = "flags",
-                                        [EPX_WIRE_PROGRESS] = "progress"};
+                                        [EPX_WIRE_PROGRESS] = "progress",
+                                        [EPX_WIRE_STAGES] = "stages"};
 
     return names[wire];
 }

@@ -49,10 +49,11 @@ struct epx_shape {
 };
 
 enum epx_wire {
-    EPX_WIRE_NONE,    /* a rank alone: no row leaves it */
-    EPX_WIRE_PACKETS, /* 12 bytes and a tag in one store, wires/packets.cuh */
-    EPX_WIRE_FLAGS,   /* stores into a bank, then a flag a slice, wires/banks.cuh */
-    EPX_WIRE_PROGRESS /* stores to where rows go, then run words, wires/sender_progress.cuh */
+    EPX_WIRE_NONE,     /* a rank alone: no row leaves it */
+    EPX_WIRE_PACKETS,  /* 12 bytes and a tag in one store, wires/packets.cuh */
+    EPX_WIRE_FLAGS,    /* stores into a bank, then a flag a slice, wires/banks.cuh */
+    EPX_WIRE_PROGRESS, /* stores to where rows go, then run words, wires/sender_progress.cuh */
+    EPX_WIRE_STAGES    /* stores into a stage, then all ranks tell all, protocol.cuh */
 };
 
 struct epx_way {

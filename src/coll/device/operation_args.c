@@ -283,8 +283,9 @@ static void tell(const struct epx_request *request, const struct epx_way *way)
 
     if (!small && !way->movers.receivers)
         EPX_LOG_DEBUG("%s routes by %s", name, way->routes_small ? "ids" : "records");
-    else if (way->in_rounds && epx_verb_adds(verb_of(request)))
-        EPX_LOG_DEBUG("%s goes by stages, %lld rounds", name, (long long)way->rounds.num);
+    else if (way->wire == EPX_WIRE_STAGES)
+        EPX_LOG_DEBUG("%s goes by %s, %lld rounds", name, epx_wire_name(way->wire),
+                      (long long)way->rounds.num);
     else
         EPX_LOG_DEBUG(
             "%s goes by %s: %d blocks send, %d take, %d slices of %lld bytes, %lld rounds", name,

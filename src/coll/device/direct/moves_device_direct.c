@@ -58,7 +58,7 @@ static int queue_sums(const struct epx_request *request, const struct epx_way *w
                                                      : epx_launch_combine_small(&args, stream));
         return EPX_SUCCESS;
     }
-    if (way->in_rounds) {
+    if (way->wire == EPX_WIRE_STAGES) {
         EPX_TRY_LAUNCH(epx_launch_combine_rounds(&args, stream));
         return EPX_SUCCESS;
     }
