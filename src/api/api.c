@@ -70,17 +70,15 @@ int epx_api_route(const struct epx_route *route)
     return epx_api_return(NULL, epx_handle_check(route, EPX_HANDLE_ROUTE));
 }
 
-int epx_api_request(const struct epx_request *request)
+int epx_check_request_at(const EPX_Request *request, struct epx_comm **comm)
 {
-    if (!request)
+    *comm = NULL;
+    EPX_FAIL_IF(!request, EPX_ERR_REQUEST, "request is NULL");
+    if (*request == EPX_REQUEST_NULL)
         return EPX_SUCCESS;
-    return epx_api_return(NULL, epx_handle_check(request, EPX_HANDLE_REQUEST));
-}
-
-int epx_api_request_at(const EPX_Request *request)
-{
-    EPX_API_FAIL_IF(!request, EPX_ERR_REQUEST, "request is NULL");
-    return epx_api_request(*request);
+    EPX_TRY(epx_handle_check(*request, EPX_HANDLE_REQUEST));
+    *comm = (*request)->comm;
+    return EPX_SUCCESS;
 }
 
 /* The first request that stands in the list for the second time; its place before goes to *before.
@@ -89,7 +87,6 @@ static int find_repeated(int n, const EPX_Request *requests, int *before)
 {
     int repeated = 0;
 
-    epx_lock();
     for (; repeated < n && (!requests[repeated] || !requests[repeated]->named); repeated++)
         if (requests[repeated])
             requests[repeated]->named = repeated + 1;
@@ -97,21 +94,22 @@ static int find_repeated(int n, const EPX_Request *requests, int *before)
     for (int i = 0; i < repeated; i++)
         if (requests[i])
             requests[i]->named = 0;
-    epx_unlock();
     return repeated;
 }
 
-int epx_api_request_list(int n, const EPX_Request *requests)
+int epx_check_request_list(int n, const EPX_Request *requests, struct epx_comm **comm)
 {
     int repeated, before;
 
-    EPX_API_FAIL_IF(n < 0, EPX_ERR_COUNT, "n is %d", n);
-    EPX_API_FAIL_IF(n && !requests, EPX_ERR_ARG, "requests is NULL");
+    *comm = NULL;
+    EPX_FAIL_IF(n < 0, EPX_ERR_COUNT, "n is %d", n);
+    EPX_FAIL_IF(n && !requests, EPX_ERR_ARG, "requests is NULL");
     for (int i = 0; i < n; i++)
-        EPX_TRY(epx_api_request_at(&requests[i]));
+        EPX_TRY(epx_check_request_at(&requests[i], comm));
+    *comm = NULL;
     repeated = find_repeated(n, requests, &before);
-    EPX_API_FAIL_IF(repeated < n, EPX_ERR_REQUEST, "requests[%d] and requests[%d] are the same",
-                    before, repeated);
+    EPX_FAIL_IF(repeated < n, EPX_ERR_REQUEST, "requests[%d] and requests[%d] are the same", before,
+                repeated);
     return EPX_SUCCESS;
 }
 
