@@ -18,8 +18,9 @@
 enum { LEAVING_MS = 10000 };
 
 static int is_set_up; /* under the lock */
-/* MPI was asked and works; MPI_Finalize, which has begun to end it, takes that back first. */
-static atomic_int mpi_works;
+/* MPI where it was asked and works, else NULL; MPI_Finalize, which has begun to end it, takes that
+ * back first. */
+static const struct epx_mpi *_Atomic working_mpi;
 
 static _Thread_local const struct epx_mpi *mpi_here; /* as the last enter of this thread found it */
 
@@ -28,20 +29,30 @@ const struct epx_mpi *epx_api_mpi(void)
     return mpi_here;
 }
 
-int epx_api_enter_mpi(const char *function)
+/* Asks whether MPI works. */
+static int check_mpi(const struct epx_mpi **mpi)
 {
-    const struct epx_mpi *mpi = epx_mpi_open();
+    const struct epx_mpi *opened = epx_mpi_open();
 
-    epx_status_enter(function);
-    mpi_here = NULL;
-    if (!mpi) {
+    *mpi = NULL;
+    if (!opened) {
         char why[EPX_MAX_ERROR_STRING];
 
         snprintf(why, sizeof(why), "%s", epx_status_message());
         return epx_fail(EPX_ERR_NOT_INITIALIZED, "MPI is not here: %s", why);
     }
-    if (!mpi_works)
-        EPX_TRY(mpi->check());
+    EPX_TRY(opened->check());
+    *mpi = opened;
+    return EPX_SUCCESS;
+}
+
+int epx_api_enter_mpi(const char *function)
+{
+    const struct epx_mpi *mpi = working_mpi;
+
+    epx_status_enter(function);
+    if (!mpi)
+        return check_mpi(&mpi_here);
     mpi_here = mpi;
     return EPX_SUCCESS;
 }
@@ -198,7 +209,7 @@ static void free_leftovers(void)
 {
     struct epx_comm *comm;
 
-    mpi_works = 0;
+    working_mpi = NULL;
     epx_lock();
     while ((comm = epx_comm_any_by_mpi())) {
         EPX_LOG_WARN("a communicator of %d ranks was not freed before MPI_Finalize", comm->size);
@@ -239,8 +250,9 @@ int epx_api_setup(void)
     epx_lock();
     if (!is_set_up) {
         rc = epx_mpi_open()->set_up(free_leftovers, &rank);
-        is_set_up = mpi_works = rc == EPX_SUCCESS;
+        is_set_up = rc == EPX_SUCCESS;
         if (is_set_up) {
+            working_mpi = epx_mpi_open();
             epx_log_set_rank(rank);
             epx_pause_progresses(epx_mpi_open()->progress);
         }

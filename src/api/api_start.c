@@ -33,8 +33,7 @@ static int check_persistent(const EPX_Request *request, struct epx_comm **comm)
 static int check_to_start(const EPX_Request *request, struct epx_comm **comm)
 {
     EPX_TRY(check_persistent(request, comm));
-    EPX_FAIL_IF(!epx_handle_is(*comm, EPX_HANDLE_COMM), EPX_ERR_COMM,
-                "the communicator of the request was freed");
+    EPX_FAIL_IF(!(*comm)->handle.held, EPX_ERR_COMM, "the communicator of the request was freed");
     return epx_check_start(*request);
 }
 
