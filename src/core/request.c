@@ -117,18 +117,14 @@ static struct epx_request *make_operation(struct epx_request *persistent)
 
 struct epx_request *epx_request_again(struct epx_request *persistent)
 {
-    struct epx_request *operation;
+    struct epx_request *operation = persistent->spare;
 
-    epx_lock();
-    operation = persistent->spare;
-    if (operation) {
-        begin(operation, offsetof(struct epx_request, place));
+    if (!operation)
+        return make_operation(persistent);
+    persistent->spare = NULL;
+    begin(operation, offsetof(struct epx_request, place));
+    if (!operation->kept) /* else its call stays as its first run has completed it */
         operation->call = persistent->call;
-        persistent->spare = NULL;
-    } else {
-        operation = make_operation(persistent);
-    }
-    epx_unlock();
     return operation;
 }
 
@@ -138,10 +134,8 @@ void epx_request_done(struct epx_request *request)
         epx_request_free(request);
         return;
     }
-    epx_lock();
     unlink_live(request);
     request->starter->spare = request;
-    epx_unlock();
 }
 
 int epx_request_routes(const struct epx_route *route)

@@ -72,10 +72,11 @@ struct epx_grant {
 /* On host memory, what a persistent request with fixed counts remembers of its partners from one
  * operation to the next. */
 struct epx_fixed {
-    uint64_t known;           /* the operation from which on the sources' counts are; 0 = none */
-    int64_t *rows;            /* [sources] these counts */
-    struct epx_grant *grants; /* [destinations] on the direct ground */
-    char *linked;             /* [peers] on the staged ground: the counts both ways are known */
+    uint64_t known; /* the operation from which on the sources' counts are; 0 = none */
+    int64_t *rows;  /* [sources] these counts */
+    int64_t sent[EPX_NUM_DISTANCES]; /* rows that this rank sends so far */
+    struct epx_grant *grants;        /* [destinations] on the direct ground */
+    char *linked; /* [peers] on the staged ground: the counts both ways are known */
 };
 
 /* Counts and displacements that a persistent request keeps in the communicator's memory space, and
@@ -177,10 +178,11 @@ static inline int epx_verb_adds(enum epx_verb verb)
 /* A request that holds its communicator and route; NULL if there is not enough memory. */
 struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *route);
 void epx_request_free(struct epx_request *request);
-/* An operation of a persistent request, to be submitted: the one that it started before, if the
- * user has let that complete. NULL if there is not enough memory. */
+/* With the lock held: an operation of a persistent request, to be submitted, which is the one that
+ * it started before, if the user has let that complete. NULL if there is not enough memory. */
 struct epx_request *epx_request_again(struct epx_request *persistent);
-/* The user has let a request complete: that of a persistent one is kept, any other is freed. */
+/* With the lock held: the user has let a request complete. An operation of a persistent one is
+ * kept, any other is freed. */
 void epx_request_done(struct epx_request *request);
 /* Returns how many requests of the communicator, persistent ones or others, the user has not let
  * complete, or freed. What a persistent request has started counts as one of the others. */
