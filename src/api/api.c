@@ -276,7 +276,7 @@ static int check_buffer(const struct epx_buffer *buffer)
     EPX_FAIL_IF(!buffer->address && buffer->required && buffer->rows && buffer->row_bytes,
                 EPX_ERR_BUFFER, "%s is NULL, want room for %lld rows of %lld bytes", buffer->name,
                 (long long)buffer->rows, (long long)buffer->row_bytes);
-    EPX_FAIL_IF((uintptr_t)buffer->address % (uintptr_t)buffer->alignment, EPX_ERR_BUFFER,
+    EPX_FAIL_IF((uintptr_t)buffer->address & (uintptr_t)(buffer->alignment - 1), EPX_ERR_BUFFER,
                 "%s is at %p, want a multiple of its element's %d bytes", buffer->name,
                 buffer->address, buffer->alignment);
     return EPX_SUCCESS;
@@ -324,8 +324,11 @@ static int check_spaces(const struct epx_comm *comm, const struct epx_buffer *bu
 {
     const struct epx_device_ops *ops = epx_transport_device_ops(comm);
     struct epx_device_buffer foreign[EPX_MOST_BUFFERS];
-    const int found = list_foreign(comm, buffers, num, foreign);
+    int found;
 
+    if (!ops && !epx_module_has_driver()) /* then no memory is that of a GPU */
+        return EPX_SUCCESS;
+    found = list_foreign(comm, buffers, num, foreign);
     if (ops)
         return found ? ops->check_buffers(comm->transport->device, foreign, found) : EPX_SUCCESS;
     for (int i = 0; i < found; i++)

@@ -64,7 +64,7 @@ struct epx_buffer {
     const void *address;
     int64_t rows;
     int64_t row_bytes;
-    int alignment; /* bytes of an element */
+    int alignment; /* bytes of an element, a power of two */
     int written;
     int required; /* may not be NULL unless it is empty */
 };

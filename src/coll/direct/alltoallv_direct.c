@@ -56,6 +56,8 @@ struct exchange {
     struct epx_direct *direct;
     struct epx_request *request;
     struct epx_edges *edges;
+    struct epx_edge_in *in;
+    struct epx_edge_out *out;
     const struct epx_ends *sources, *destinations;
     struct epx_fixed *fixed;
     uint64_t epoch; /* n */
@@ -67,10 +69,13 @@ static struct exchange exchange_of(struct epx_request *request)
 {
     struct epx_graph *graph = request->call.graph;
     struct epx_direct *direct = epx_direct_of(request);
+    struct epx_edges *edges = graph->everyone ? direct->everyone : graph->edges;
 
     return (struct exchange){.direct = direct,
                              .request = request,
-                             .edges = graph->everyone ? direct->everyone : graph->edges,
+                             .edges = edges,
+                             .in = edges->in,
+                             .out = edges->out,
                              .sources = &graph->sources,
                              .destinations = &graph->destinations,
                              .fixed = epx_alltoallv_fixed(request),
@@ -107,7 +112,7 @@ static void note_error(const struct exchange *x, int error)
 
 static int is_short(const struct exchange *x, int i)
 {
-    return x->edges->out[i].bytes <= EPX_EDGE_PAYLOAD;
+    return x->out[i].bytes <= EPX_EDGE_PAYLOAD;
 }
 
 static const char *rows_for(const struct exchange *x, int i)
@@ -125,7 +130,7 @@ static char *payload_of(struct epx_rows_line *line, int64_t bytes)
 static void post_rows(const struct exchange *x, int i, enum epx_rows_word kind)
 {
     const struct epx_call *call = &x->request->call;
-    const struct epx_edge_out *edge = &x->edges->out[i];
+    const struct epx_edge_out *edge = &x->out[i];
     struct epx_rows_line *line = &edge->other->rows[x->bank];
     const int64_t bytes = edge->bytes;
 
@@ -141,7 +146,7 @@ static void post_rows(const struct exchange *x, int i, enum epx_rows_word kind)
 
 static void post_ready(const struct exchange *x, int i)
 {
-    struct epx_ready_line *line = &x->edges->in[i].other->ready[x->bank];
+    struct epx_ready_line *line = &x->in[i].other->ready[x->bank];
 
     line->row_bytes = x->request->call.row_bytes;
     line->known = x->edges->known;
@@ -170,7 +175,7 @@ static int rows_tell_ready(const struct exchange *x, int back)
 static void begin_out(const struct exchange *x, int i)
 {
     const struct epx_call *call = &x->request->call;
-    struct epx_edge_out *edge = &x->edges->out[i];
+    struct epx_edge_out *edge = &x->out[i];
 
     edge->state = EPX_EDGE_WORD;
     edge->moved = 0;
@@ -184,7 +189,7 @@ static void begin_out(const struct exchange *x, int i)
 
 static void begin_in(const struct exchange *x, int i)
 {
-    struct epx_edge_in *edge = &x->edges->in[i];
+    struct epx_edge_in *edge = &x->in[i];
 
     edge->state = EPX_EDGE_WORD;
     edge->moved = 0;
@@ -208,7 +213,7 @@ static void begin_edges(const struct exchange *x)
     edges->known_ago = ago <= UINT32_MAX ? (uint32_t)ago : 0;
     for (int i = 0; i < x->destinations->num; i++) {
         begin_out(x, i);
-        bytes += edges->out[i].bytes;
+        bytes += x->out[i].bytes;
     }
     for (int i = 0; i < x->sources->num; i++)
         begin_in(x, i);
@@ -219,7 +224,7 @@ static void begin_edges(const struct exchange *x)
 static int words_lack(const struct exchange *x)
 {
     for (int i = 0; i < x->sources->num; i++) {
-        struct epx_rows_line *line = &x->edges->in[i].own->rows[x->bank];
+        struct epx_rows_line *line = &x->in[i].own->rows[x->bank];
 
         if (!has_come(x, &line->number))
             return x->sources->rank[i];
@@ -235,7 +240,7 @@ static void look_at_words(const struct exchange *x, int *fixed)
 
     *fixed = x->fixed != NULL;
     for (int i = 0; i < x->sources->num; i++) {
-        const struct epx_rows_line *line = &x->edges->in[i].own->rows[x->bank];
+        const struct epx_rows_line *line = &x->in[i].own->rows[x->bank];
 
         *fixed &= line->fixed;
         if (line->row_bytes == row_bytes)
@@ -308,7 +313,7 @@ static int comes_by_ring(const struct exchange *x, int i)
 /* Returns whether rows will come. */
 static int post_grant(const struct exchange *x, int i, int refuses)
 {
-    struct epx_tail_lines *lines = x->edges->in[i].other;
+    struct epx_tail_lines *lines = x->in[i].other;
     struct epx_grant grant = {.number = x->fixed ? x->fixed->known : 0, .row = EPX_GRANT_NOTHING};
     const struct epx_segment *segment;
 
@@ -326,7 +331,7 @@ static int post_grant(const struct exchange *x, int i, int refuses)
 /* Where in the receive buffer of a destination this rank's rows begin; NULL = it is gone. */
 static char *granted(const struct exchange *x, int i)
 {
-    const struct epx_grant *grant = &x->edges->out[i].grant;
+    const struct epx_grant *grant = &x->out[i].grant;
     int rank = x->destinations->rank[i];
     const struct epx_segment *segment;
 
@@ -342,21 +347,21 @@ static char *granted(const struct exchange *x, int i)
 static int is_turn(const struct epx_ends *ends, int i, const struct exchange *x, int incoming)
 {
     for (int k = ends->before[i]; k >= 0; k = ends->before[k])
-        if ((incoming ? x->edges->in[k].state : x->edges->out[k].state) != EPX_EDGE_THROUGH)
+        if ((incoming ? x->in[k].state : x->out[k].state) != EPX_EDGE_THROUGH)
             return 0;
     return 1;
 }
 
 static int end_in(const struct exchange *x, int i)
 {
-    x->edges->in[i].state = EPX_EDGE_THROUGH;
+    x->in[i].state = EPX_EDGE_THROUGH;
     x->edges->through++;
     return 1;
 }
 
 static int end_out(const struct exchange *x, int i)
 {
-    x->edges->out[i].state = EPX_EDGE_THROUGH;
+    x->out[i].state = EPX_EDGE_THROUGH;
     x->edges->through++;
     return 1;
 }
@@ -364,7 +369,7 @@ static int end_out(const struct exchange *x, int i)
 /* Stores some of the rows; after the last, tells the destination that all are there. */
 static int store_rows(const struct exchange *x, int i)
 {
-    struct epx_edge_out *edge = &x->edges->out[i];
+    struct epx_edge_out *edge = &x->out[i];
     int64_t all = edge->bytes, length = all - edge->moved;
     char *to = granted(x, i);
 
@@ -396,7 +401,7 @@ static int64_t piece(const struct exchange *x, int64_t left)
 
 static int push_rows(const struct exchange *x, int i)
 {
-    struct epx_edge_out *edge = &x->edges->out[i];
+    struct epx_edge_out *edge = &x->out[i];
     int64_t all = edge->bytes, before = edge->moved;
     int rank = x->destinations->rank[i];
     char *slot;
@@ -418,7 +423,7 @@ static int push_rows(const struct exchange *x, int i)
 static int pop_rows(const struct exchange *x, int i)
 {
     const struct epx_call *call = &x->request->call;
-    struct epx_edge_in *edge = &x->edges->in[i];
+    struct epx_edge_in *edge = &x->in[i];
     int64_t all = bytes_of(x, call->recvcounts[i]), before = edge->moved;
     char *to = (char *)call->fields.at[0].out + bytes_of(x, call->rdispls[i]);
     int rank = x->sources->rank[i];
@@ -442,7 +447,7 @@ static int pop_rows(const struct exchange *x, int i)
  * unless that was done. */
 static int go_on(const struct exchange *x, int i, uint64_t known)
 {
-    struct epx_edge_out *edge = &x->edges->out[i];
+    struct epx_edge_out *edge = &x->out[i];
 
     if (is_short(x, i))
         return end_out(x, i);
@@ -465,12 +470,12 @@ static int go_on(const struct exchange *x, int i, uint64_t known)
  * a row, and the operation that its counts are known from. */
 static int is_ready(const struct exchange *x, int i, int64_t *row_bytes, uint64_t *known)
 {
-    const struct epx_edge_out *edge = &x->edges->out[i];
+    const struct epx_edge_out *edge = &x->out[i];
     struct epx_ready_line *ready = &edge->own->ready[x->bank];
     struct epx_rows_line *rows;
 
     if (edge->back >= 0) {
-        rows = &x->edges->in[edge->back].own->rows[x->bank];
+        rows = &x->in[edge->back].own->rows[x->bank];
         if (has_come(x, &rows->number)) {
             *row_bytes = rows->row_bytes;
             *known = rows->known_ago ? x->epoch - rows->known_ago : 0;
@@ -504,7 +509,7 @@ static int await_ready(const struct exchange *x, int i)
 
 static int await_grant(const struct exchange *x, int i)
 {
-    struct epx_edge_out *edge = &x->edges->out[i];
+    struct epx_edge_out *edge = &x->out[i];
 
     if (!has_come(x, &edge->own->granted.number))
         return 0;
@@ -521,11 +526,11 @@ static int await_grant(const struct exchange *x, int i)
 /* Moves an edge that begins here on; returns whether it got on. */
 static int send_on(const struct exchange *x, int i)
 {
-    switch (x->edges->out[i].state) {
+    switch (x->out[i].state) {
     case EPX_EDGE_WORD: return await_ready(x, i);
     case EPX_EDGE_GRANT: return await_grant(x, i);
     case EPX_EDGE_ROWS:
-        return x->edges->out[i].grant.row == EPX_GRANT_RING ? push_rows(x, i) : store_rows(x, i);
+        return x->out[i].grant.row == EPX_GRANT_RING ? push_rows(x, i) : store_rows(x, i);
     default: return 0;
     }
 }
@@ -559,7 +564,7 @@ static void take_carried(const struct exchange *x, int i, struct epx_rows_line *
 
 static int await_rows_word(const struct exchange *x, int i)
 {
-    struct epx_edge_in *edge = &x->edges->in[i];
+    struct epx_edge_in *edge = &x->in[i];
     struct epx_rows_line *line = &edge->own->rows[x->bank];
     int takes, more = 0;
 
@@ -582,13 +587,13 @@ static int take_rows(const struct exchange *x, int i)
 {
     if (comes_by_ring(x, i))
         return pop_rows(x, i);
-    return has_come(x, &x->edges->in[i].own->arrived.number) ? end_in(x, i) : 0;
+    return has_come(x, &x->in[i].own->arrived.number) ? end_in(x, i) : 0;
 }
 
 /* Moves an edge that ends here on; returns whether it got on. */
 static int receive_on(const struct exchange *x, int i)
 {
-    switch (x->edges->in[i].state) {
+    switch (x->in[i].state) {
     case EPX_EDGE_WORD: return await_rows_word(x, i);
     case EPX_EDGE_ROWS: return take_rows(x, i);
     default: return 0;
@@ -605,13 +610,11 @@ static int finish(const struct exchange *x)
 
 static void send_all_on(const struct exchange *x, int *moved)
 {
-    struct epx_edges *edges = x->edges;
-
     for (int i = 0; i < x->destinations->num; i++) {
-        if (edges->out[i].state == EPX_EDGE_THROUGH)
+        if (x->out[i].state == EPX_EDGE_THROUGH)
             continue;
         *moved |= send_on(x, i);
-        if (edges->out[i].state != EPX_EDGE_THROUGH)
+        if (x->out[i].state != EPX_EDGE_THROUGH)
             x->request->waiting_for = x->destinations->rank[i];
     }
 }
@@ -633,17 +636,15 @@ static void await_words(const struct exchange *x, int *moved)
 
 static int move(const struct exchange *x, int *moved)
 {
-    struct epx_edges *edges = x->edges;
-
     send_all_on(x, moved);
     for (int i = 0; i < x->sources->num; i++) {
-        if (edges->in[i].state == EPX_EDGE_THROUGH)
+        if (x->in[i].state == EPX_EDGE_THROUGH)
             continue;
         *moved |= receive_on(x, i);
-        if (edges->in[i].state != EPX_EDGE_THROUGH)
+        if (x->in[i].state != EPX_EDGE_THROUGH)
             x->request->waiting_for = x->sources->rank[i];
     }
-    return edges->through == x->sources->num + x->destinations->num ? finish(x) : EPX_SUCCESS;
+    return x->edges->through == x->sources->num + x->destinations->num ? finish(x) : EPX_SUCCESS;
 }
 
 static int step(const void *exchange, int *moved)
