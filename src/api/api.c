@@ -18,8 +18,9 @@
 enum { LEAVING_MS = 10000 };
 
 static int is_set_up; /* under the lock */
-/* MPI was asked and works; MPI_Finalize, which has begun to end it, takes that back first. */
-static atomic_int mpi_works;
+/* MPI where it was asked and works, else NULL; MPI_Finalize, which has begun to end it, takes that
+ * back first. */
+static const struct epx_mpi *_Atomic working_mpi;
 
 static _Thread_local const struct epx_mpi *mpi_here; /* as the last enter of this thread found it */
 
@@ -28,20 +29,30 @@ const struct epx_mpi *epx_api_mpi(void)
     return mpi_here;
 }
 
-int epx_api_enter_mpi(const char *function)
+/* Asks whether MPI works. */
+static int check_mpi(const struct epx_mpi **mpi)
 {
-    const struct epx_mpi *mpi = epx_mpi_open();
+    const struct epx_mpi *opened = epx_mpi_open();
 
-    epx_status_enter(function);
-    mpi_here = NULL;
-    if (!mpi) {
+    *mpi = NULL;
+    if (!opened) {
         char why[EPX_MAX_ERROR_STRING];
 
         snprintf(why, sizeof(why), "%s", epx_status_message());
         return epx_fail(EPX_ERR_NOT_INITIALIZED, "MPI is not here: %s", why);
     }
-    if (!mpi_works)
-        EPX_TRY(mpi->check());
+    EPX_TRY(opened->check());
+    *mpi = opened;
+    return EPX_SUCCESS;
+}
+
+int epx_api_enter_mpi(const char *function)
+{
+    const struct epx_mpi *mpi = working_mpi;
+
+    epx_status_enter(function);
+    if (!mpi)
+        return check_mpi(&mpi_here);
     mpi_here = mpi;
     return EPX_SUCCESS;
 }
@@ -70,17 +81,15 @@ int epx_api_route(const struct epx_route *route)
     return epx_api_return(NULL, epx_handle_check(route, EPX_HANDLE_ROUTE));
 }
 
-int epx_api_request(const struct epx_request *request)
+int epx_check_request_at(const EPX_Request *request, struct epx_comm **comm)
 {
-    if (!request)
+    *comm = NULL;
+    EPX_FAIL_IF(!request, EPX_ERR_REQUEST, "request is NULL");
+    if (*request == EPX_REQUEST_NULL)
         return EPX_SUCCESS;
-    return epx_api_return(NULL, epx_handle_check(request, EPX_HANDLE_REQUEST));
-}
-
-int epx_api_request_at(const EPX_Request *request)
-{
-    EPX_API_FAIL_IF(!request, EPX_ERR_REQUEST, "request is NULL");
-    return epx_api_request(*request);
+    EPX_TRY(epx_handle_check(*request, EPX_HANDLE_REQUEST));
+    *comm = (*request)->comm;
+    return EPX_SUCCESS;
 }
 
 /* The first request that stands in the list for the second time; its place before goes to *before.
@@ -89,7 +98,6 @@ static int find_repeated(int n, const EPX_Request *requests, int *before)
 {
     int repeated = 0;
 
-    epx_lock();
     for (; repeated < n && (!requests[repeated] || !requests[repeated]->named); repeated++)
         if (requests[repeated])
             requests[repeated]->named = repeated + 1;
@@ -97,21 +105,22 @@ static int find_repeated(int n, const EPX_Request *requests, int *before)
     for (int i = 0; i < repeated; i++)
         if (requests[i])
             requests[i]->named = 0;
-    epx_unlock();
     return repeated;
 }
 
-int epx_api_request_list(int n, const EPX_Request *requests)
+int epx_check_request_list(int n, const EPX_Request *requests, struct epx_comm **comm)
 {
     int repeated, before;
 
-    EPX_API_FAIL_IF(n < 0, EPX_ERR_COUNT, "n is %d", n);
-    EPX_API_FAIL_IF(n && !requests, EPX_ERR_ARG, "requests is NULL");
+    *comm = NULL;
+    EPX_FAIL_IF(n < 0, EPX_ERR_COUNT, "n is %d", n);
+    EPX_FAIL_IF(n && !requests, EPX_ERR_ARG, "requests is NULL");
     for (int i = 0; i < n; i++)
-        EPX_TRY(epx_api_request_at(&requests[i]));
+        EPX_TRY(epx_check_request_at(&requests[i], comm));
+    *comm = NULL;
     repeated = find_repeated(n, requests, &before);
-    EPX_API_FAIL_IF(repeated < n, EPX_ERR_REQUEST, "requests[%d] and requests[%d] are the same",
-                    before, repeated);
+    EPX_FAIL_IF(repeated < n, EPX_ERR_REQUEST, "requests[%d] and requests[%d] are the same", before,
+                repeated);
     return EPX_SUCCESS;
 }
 
@@ -200,7 +209,7 @@ static void free_leftovers(void)
 {
     struct epx_comm *comm;
 
-    mpi_works = 0;
+    working_mpi = NULL;
     epx_lock();
     while ((comm = epx_comm_any_by_mpi())) {
         EPX_LOG_WARN("a communicator of %d ranks was not freed before MPI_Finalize", comm->size);
@@ -241,8 +250,9 @@ int epx_api_setup(void)
     epx_lock();
     if (!is_set_up) {
         rc = epx_mpi_open()->set_up(free_leftovers, &rank);
-        is_set_up = mpi_works = rc == EPX_SUCCESS;
+        is_set_up = rc == EPX_SUCCESS;
         if (is_set_up) {
+            working_mpi = epx_mpi_open();
             epx_log_set_rank(rank);
             epx_pause_progresses(epx_mpi_open()->progress);
         }
@@ -266,7 +276,7 @@ static int check_buffer(const struct epx_buffer *buffer)
     EPX_FAIL_IF(!buffer->address && buffer->required && buffer->rows && buffer->row_bytes,
                 EPX_ERR_BUFFER, "%s is NULL, want room for %lld rows of %lld bytes", buffer->name,
                 (long long)buffer->rows, (long long)buffer->row_bytes);
-    EPX_FAIL_IF((uintptr_t)buffer->address % (uintptr_t)buffer->alignment, EPX_ERR_BUFFER,
+    EPX_FAIL_IF((uintptr_t)buffer->address & (uintptr_t)(buffer->alignment - 1), EPX_ERR_BUFFER,
                 "%s is at %p, want a multiple of its element's %d bytes", buffer->name,
                 buffer->address, buffer->alignment);
     return EPX_SUCCESS;
@@ -314,8 +324,11 @@ static int check_spaces(const struct epx_comm *comm, const struct epx_buffer *bu
 {
     const struct epx_device_ops *ops = epx_transport_device_ops(comm);
     struct epx_device_buffer foreign[EPX_MOST_BUFFERS];
-    const int found = list_foreign(comm, buffers, num, foreign);
+    int found;
 
+    if (!ops && !epx_module_has_driver()) /* then no memory is that of a GPU */
+        return EPX_SUCCESS;
+    found = list_foreign(comm, buffers, num, foreign);
     if (ops)
         return found ? ops->check_buffers(comm->transport->device, foreign, found) : EPX_SUCCESS;
     for (int i = 0; i < found; i++)

@@ -21,12 +21,11 @@ const struct epx_mpi *epx_api_mpi(void);
 int epx_api_comm(const struct epx_comm *comm);
 int epx_api_route(const struct epx_route *route);
 int epx_api_graph(const struct epx_graph *graph);
-/* A null request is a request that is complete. */
-int epx_api_request(const struct epx_request *request);
-/* EPX_ERR_REQUEST for a NULL pointer, and as epx_api_request. */
-int epx_api_request_at(const EPX_Request *request);
-/* Whether a list of requests is one, and names none twice. */
-int epx_api_request_list(int n, const EPX_Request *requests);
+/* With the lock held: whether the user may use a request, where a null one is complete; whether a
+ * list of requests is one, and names none twice. *comm is the communicator for epx_api_return,
+ * which is called without the lock; NULL = there is none. */
+int epx_check_request_at(const EPX_Request *request, struct epx_comm **comm);
+int epx_check_request_list(int n, const EPX_Request *requests, struct epx_comm **comm);
 
 /*
  * Last: hands an error, with this thread's message, to the communicator's error handler; comm NULL:
@@ -65,7 +64,7 @@ struct epx_buffer {
     const void *address;
     int64_t rows;
     int64_t row_bytes;
-    int alignment; /* bytes of an element */
+    int alignment; /* bytes of an element, a power of two */
     int written;
     int required; /* may not be NULL unless it is empty */
 };
@@ -104,6 +103,8 @@ struct epx_buffer epx_slots_buffer(const char *name, const void *address,
 struct epx_buffer epx_slot_weights_buffer(const char *name, const float *address,
                                           const struct epx_call *call, int64_t per_row,
                                           int written);
+/* Gives a request that has its call what its operations have on this communicator. */
+void epx_prepare(struct epx_request *request);
 /* Queues a call that was checked. */
 int epx_submit(struct epx_comm *comm, struct epx_route *route, const struct epx_call *call,
                EPX_Request *request);

@@ -47,6 +47,7 @@ static int make_persistent(struct epx_comm *comm, const struct epx_call *call, i
     EPX_FAIL_IF(!made, EPX_ERR_NO_MEM, "no memory for a request");
     made->persistent = 1;
     epx_request_set_call(made, call);
+    epx_prepare(made);
     if (flags & EPX_FIXED_COUNTS)
         rc = epx_alltoallv_keep_counts(made);
     if (rc != EPX_SUCCESS)

@@ -26,34 +26,26 @@ static void fill_status(MPI_Status *status, int64_t rows, int error)
         mpi->set_elements(status, rows);
 }
 
-static int is_complete(struct epx_request *request)
+static int make_pass(struct epx_request *request)
 {
-    int moved, complete;
-
-    epx_lock();
     epx_request_queue_rest(request);
-    moved = epx_progress();
-    complete = request->complete;
-    epx_waits_leave();
-    epx_unlock();
-    epx_pause_between_calls(moved || complete);
-    return complete;
+    return epx_progress();
 }
 
+/* With the lock held, which others may take between two passes. A request that is complete when its
+ * call returns, as short exchanges are, takes none. */
 static void wait_for(struct epx_request *request)
 {
-    int idle = 0, moved, complete;
+    int idle = 0;
 
-    do {
-        epx_lock();
-        epx_request_queue_rest(request);
-        moved = epx_progress();
-        complete = request->complete;
+    while (!request->complete) {
+        idle = make_pass(request) ? 0 : idle + 1;
+        if (request->complete)
+            return;
         epx_unlock();
-        idle = moved ? 0 : idle + 1;
-        if (!complete)
-            epx_pause(idle);
-    } while (!complete);
+        epx_pause(idle);
+        epx_lock();
+    }
 }
 
 /* The operation that completing the user's request is about: of a persistent one what it has
@@ -63,62 +55,56 @@ static EPX_Request *operation_of(EPX_Request *request)
     return *request && (*request)->persistent ? &(*request)->started : request;
 }
 
-/* So that none of several operations waits for another to be waited for. */
-static void queue_rests(int n, EPX_Request *requests)
-{
-    epx_lock();
-    for (int i = 0; i < n; i++)
-        epx_request_queue_rest(*operation_of(&requests[i]));
-    epx_unlock();
-}
-
-/* Takes a complete request's outcome, tells the error handler, frees it. */
-static int take(EPX_Request *handle, MPI_Status *status)
-{
-    struct epx_request *request = *handle;
-    int error = request->error;
-
-    *handle = EPX_REQUEST_NULL;
-    fill_status(status, error == EPX_SUCCESS ? request->received_rows : 0, error);
-    if (error != EPX_SUCCESS) {
-        epx_fail_quietly(error, request->message);
-        epx_api_return(request->comm, error);
-    }
-    epx_request_free(request);
-    return error;
-}
-
 /* Whether the host can complete the request. */
-static int check_completable(EPX_Request *request)
+static int check_completable(EPX_Request *request, struct epx_comm **comm)
 {
     const struct epx_request *operation;
 
-    EPX_TRY(epx_api_request_at(request));
+    EPX_TRY(epx_check_request_at(request, comm));
     operation = *operation_of(request);
-    if (!operation || !operation->captured)
-        return EPX_SUCCESS;
-    return epx_api_return(operation->comm,
-                          epx_fail(EPX_ERR_REQUEST, "the request was made in a capture, where only "
-                                                    "EPX_Wait_enqueue completes it"));
-}
-
-/* Takes the outcome of an operation that is complete, or none. */
-static int finish(EPX_Request *operation, MPI_Status *status)
-{
-    if (*operation != EPX_REQUEST_NULL)
-        return take(operation, status);
-    fill_status(status, 0, EPX_SUCCESS);
+    EPX_FAIL_IF(operation && operation->captured, EPX_ERR_REQUEST,
+                "the request was made in a capture, where only EPX_Wait_enqueue completes it");
     return EPX_SUCCESS;
 }
 
-/* Waits for a request that was checked, and completes it. */
-static int complete(EPX_Request *request, MPI_Status *status)
+/* Takes the outcome of an operation that is complete, or none. */
+static int take(EPX_Request *handle, MPI_Status *status)
 {
-    EPX_Request *operation = operation_of(request);
+    struct epx_request *request = *handle;
+    int error = request ? request->error : EPX_SUCCESS;
 
+    fill_status(status, request && error == EPX_SUCCESS ? request->received_rows : 0, error);
+    if (!request)
+        return EPX_SUCCESS;
+    if (error != EPX_SUCCESS)
+        epx_fail_quietly(error, request->message);
+    *handle = EPX_REQUEST_NULL;
+    epx_request_done(request);
+    return error;
+}
+
+/* With the lock held: waits for what a request stands for, and completes it. *comm is the
+ * communicator whose error handler is to be told of an error. */
+static int complete(EPX_Request *request, MPI_Status *status, struct epx_comm **comm)
+{
+    EPX_Request *operation;
+
+    EPX_TRY(check_completable(request, comm));
+    operation = operation_of(request);
     if (*operation != EPX_REQUEST_NULL)
         wait_for(*operation);
-    return finish(operation, status);
+    return take(operation, status);
+}
+
+static int wait_and_return(EPX_Request *request, MPI_Status *status)
+{
+    struct epx_comm *comm;
+    int rc;
+
+    epx_lock();
+    rc = complete(request, status, &comm);
+    epx_unlock();
+    return epx_api_return(comm, rc);
 }
 
 /*
@@ -133,16 +119,25 @@ static int complete(EPX_Request *request, MPI_Status *status)
 int EPX_Wait(EPX_Request *request, MPI_Status *status)
 {
     EPX_API_ENTER();
-    EPX_TRY(check_completable(request));
-    return complete(request, status);
+    return wait_and_return(request, status);
 }
 
-static int check_list(int n, EPX_Request *requests)
+/* With the lock held: makes a pass for an operation that is not complete; *idle: in vain. */
+static int is_complete(struct epx_request *operation, int *idle)
 {
-    EPX_TRY(epx_api_request_list(n, requests));
-    for (int i = 0; i < n; i++)
-        EPX_TRY(check_completable(&requests[i]));
-    return EPX_SUCCESS;
+    if (!operation || operation->complete)
+        return 1;
+    *idle = !make_pass(operation) && !operation->complete;
+    epx_waits_leave();
+    return operation->complete;
+}
+
+static int test(EPX_Request *request, int *flag, MPI_Status *status, struct epx_comm **comm,
+                int *idle)
+{
+    EPX_TRY(check_completable(request, comm));
+    *flag = is_complete(*operation_of(request), idle);
+    return *flag ? take(operation_of(request), status) : EPX_SUCCESS;
 }
 
 /*
@@ -155,14 +150,28 @@ static int check_list(int n, EPX_Request *requests)
  */
 int EPX_Test(EPX_Request *request, int *flag, MPI_Status *status)
 {
-    EPX_Request *operation;
+    struct epx_comm *comm;
+    int rc, idle = 0;
 
     EPX_API_ENTER();
-    EPX_TRY(check_completable(request));
     EPX_API_FAIL_IF(!flag, EPX_ERR_ARG, "flag is NULL");
-    operation = operation_of(request);
-    *flag = *operation == EPX_REQUEST_NULL || is_complete(*operation);
-    return *flag ? finish(operation, status) : EPX_SUCCESS;
+    epx_lock();
+    rc = test(request, flag, status, &comm, &idle);
+    epx_unlock();
+    epx_pause_between_calls(!idle);
+    return epx_api_return(comm, rc);
+}
+
+/* With the lock held: checks all requests of a list. What any of their operations has left for when
+ * it is waited for is queued, so that none waits for another to be waited for. */
+static int begin_all(int n, EPX_Request *requests, struct epx_comm **comm)
+{
+    EPX_TRY(epx_check_request_list(n, requests, comm));
+    for (int i = 0; i < n; i++)
+        EPX_TRY(check_completable(&requests[i], comm));
+    for (int i = 0; i < n; i++)
+        epx_request_queue_rest(*operation_of(&requests[i]));
+    return EPX_SUCCESS;
 }
 
 /*
@@ -177,17 +186,26 @@ int EPX_Test(EPX_Request *request, int *flag, MPI_Status *status)
  */
 int EPX_Waitall(int n, EPX_Request requests[], MPI_Status *statuses)
 {
-    int failed = 0;
+    struct epx_comm *comm;
+    int rc, failed = 0;
 
     EPX_API_ENTER();
-    EPX_TRY(check_list(n, requests));
-    queue_rests(n, requests);
+    epx_lock();
+    rc = begin_all(n, requests, &comm);
+    epx_unlock();
+    EPX_TRY(epx_api_return(comm, rc));
     for (int i = 0; i < n; i++) {
         MPI_Status *status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
 
-        failed |= complete(&requests[i], status) != EPX_SUCCESS;
+        failed |= wait_and_return(&requests[i], status) != EPX_SUCCESS;
     }
     return failed ? EPX_ERR_IN_STATUS : EPX_SUCCESS;
+}
+
+/* Whether it is an operation that a stream can wait for. */
+static int is_on_device(const struct epx_request *operation)
+{
+    return operation && operation->launch && !operation->complete;
 }
 
 static int wait_enqueue(EPX_Request *handle, EPX_Stream stream)
@@ -198,6 +216,7 @@ static int wait_enqueue(EPX_Request *handle, EPX_Stream stream)
     EPX_TRY(ops->wait_enqueue(request, stream));
     *handle = EPX_REQUEST_NULL;
     epx_handle_remove(&request->handle);
+    request->starter = NULL;
     if (request->captured)
         epx_request_abandon(request);
     else
@@ -217,20 +236,15 @@ static int wait_enqueue(EPX_Request *handle, EPX_Stream stream)
  */
 int EPX_Wait_enqueue(EPX_Request *request, EPX_Stream stream)
 {
-    EPX_Request *operation;
     struct epx_comm *comm;
-    int rc = EPX_SUCCESS, pending;
+    int rc, waits;
 
     EPX_API_ENTER();
-    EPX_TRY(epx_api_request_at(request));
-    operation = operation_of(request);
-    if (*operation == EPX_REQUEST_NULL || !(*operation)->launch)
-        return EPX_Wait(request, MPI_STATUS_IGNORE);
-    comm = (*operation)->comm;
     epx_lock();
-    pending = !(*operation)->complete;
-    if (pending)
-        rc = wait_enqueue(operation, stream);
+    rc = epx_check_request_at(request, &comm);
+    waits = rc == EPX_SUCCESS && !is_on_device(*operation_of(request));
+    if (rc == EPX_SUCCESS && !waits)
+        rc = wait_enqueue(operation_of(request), stream);
     epx_unlock();
-    return pending ? epx_api_return(comm, rc) : EPX_Wait(request, MPI_STATUS_IGNORE);
+    return waits ? EPX_Wait(request, MPI_STATUS_IGNORE) : epx_api_return(comm, rc);
 }

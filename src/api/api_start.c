@@ -2,12 +2,13 @@
 /*
  * api_start.c - EPX_Start, EPX_Startall, EPX_Request_free.
  *
- * A persistent request starts operations like any other: each has a request of its own, which the
- * functions of api_request.c complete in its place. So an operation that EPX_Wait_enqueue has left
- * to the GPU may still be in flight when its persistent request starts the next.
+ * A persistent request starts operations like any other: each is a request, which the functions of
+ * api_request.c complete in its place, and which it keeps for the next start. An operation that
+ * EPX_Wait_enqueue has left to the GPU is not kept: it may still be in flight when the next starts.
  */
 #include "api/api.h"
 #include "api/profile.h"
+#include "core/progress.h"
 
 EPX_PROFILED(Start)
 EPX_PROFILED(Startall)
@@ -22,31 +23,41 @@ static int check_inactive(const struct epx_request *request)
 }
 
 /* Whether it is a persistent request that is inactive. */
-static int check_persistent(const EPX_Request *request)
+static int check_persistent(const EPX_Request *request, struct epx_comm **comm)
 {
-    EPX_TRY(epx_api_request_at(request));
-    EPX_API_FAIL_IF(*request == EPX_REQUEST_NULL, EPX_ERR_REQUEST, "request is EPX_REQUEST_NULL");
-    return epx_api_return((*request)->comm, check_inactive(*request));
+    EPX_TRY(epx_check_request_at(request, comm));
+    EPX_FAIL_IF(*request == EPX_REQUEST_NULL, EPX_ERR_REQUEST, "request is EPX_REQUEST_NULL");
+    return check_inactive(*request);
 }
 
-static int check_startable(const struct epx_request *request)
+static int check_to_start(const EPX_Request *request, struct epx_comm **comm)
 {
-    EPX_FAIL_IF(!epx_handle_is(request->comm, EPX_HANDLE_COMM), EPX_ERR_COMM,
-                "the communicator of the request was freed");
-    return epx_check_start(request);
-}
-
-static int check_to_start(const EPX_Request *request)
-{
-    EPX_TRY(check_persistent(request));
-    return epx_api_return((*request)->comm, check_startable(*request));
+    EPX_TRY(check_persistent(request, comm));
+    EPX_FAIL_IF(!(*comm)->handle.held, EPX_ERR_COMM, "the communicator of the request was freed");
+    return epx_check_start(*request);
 }
 
 /* Starts an operation after all checks. */
-static int start(struct epx_request *request)
+static int start(struct epx_request *persistent)
 {
-    return epx_api_return(request->comm,
-                          epx_submit(request->comm, NULL, &request->call, &request->started));
+    struct epx_request *operation = epx_request_again(persistent);
+
+    EPX_FAIL_IF(!operation, EPX_ERR_NO_MEM, "no memory for a request");
+    EPX_TRY(epx_request_submit(operation));
+    persistent->started = operation;
+    return EPX_SUCCESS;
+}
+
+/* With the lock held: checks all, then starts all. */
+static int start_all(int n, EPX_Request requests[], struct epx_comm **comm)
+{
+    for (int i = 0; i < n; i++)
+        EPX_TRY(check_to_start(&requests[i], comm));
+    for (int i = 0; i < n; i++) {
+        *comm = requests[i]->comm;
+        EPX_TRY(start(requests[i]));
+    }
+    return EPX_SUCCESS;
 }
 
 /*
@@ -59,9 +70,14 @@ static int start(struct epx_request *request)
  */
 int EPX_Start(EPX_Request *request)
 {
+    struct epx_comm *comm;
+    int rc;
+
     EPX_API_ENTER();
-    EPX_TRY(check_to_start(request));
-    return start(*request);
+    epx_lock();
+    rc = start_all(1, request, &comm);
+    epx_unlock();
+    return epx_api_return(comm, rc);
 }
 
 /*
@@ -74,13 +90,16 @@ int EPX_Start(EPX_Request *request)
  */
 int EPX_Startall(int n, EPX_Request requests[])
 {
+    struct epx_comm *comm;
+    int rc;
+
     EPX_API_ENTER();
-    EPX_TRY(epx_api_request_list(n, requests));
-    for (int i = 0; i < n; i++)
-        EPX_TRY(check_to_start(&requests[i]));
-    for (int i = 0; i < n; i++)
-        EPX_TRY(start(requests[i]));
-    return EPX_SUCCESS;
+    epx_lock();
+    rc = epx_check_request_list(n, requests, &comm);
+    if (rc == EPX_SUCCESS)
+        rc = start_all(n, requests, &comm);
+    epx_unlock();
+    return epx_api_return(comm, rc);
 }
 
 /*
@@ -91,8 +110,14 @@ int EPX_Startall(int n, EPX_Request requests[])
  */
 int EPX_Request_free(EPX_Request *request)
 {
+    struct epx_comm *comm;
+    int rc;
+
     EPX_API_ENTER();
-    EPX_TRY(check_persistent(request));
+    epx_lock();
+    rc = check_persistent(request, &comm);
+    epx_unlock();
+    EPX_TRY(epx_api_return(comm, rc));
     epx_request_free(*request);
     *request = EPX_REQUEST_NULL;
     return EPX_SUCCESS;

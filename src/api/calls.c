@@ -93,6 +93,13 @@ static void take_any_address(struct epx_call *call)
     }
 }
 
+void epx_prepare(struct epx_request *request)
+{
+    if (!epx_transport_device_ops(request->comm))
+        take_any_address(&request->call);
+    epx_ground_prepare(request);
+}
+
 static int submit(struct epx_comm *comm, struct epx_route *route, const struct epx_call *call,
                   EPX_Request *request)
 {
@@ -100,9 +107,7 @@ static int submit(struct epx_comm *comm, struct epx_route *route, const struct e
 
     EPX_FAIL_IF(!queued, EPX_ERR_NO_MEM, "no memory for a request");
     epx_request_set_call(queued, call);
-    if (!epx_transport_device_ops(comm))
-        take_any_address(&queued->call);
-    epx_ground_prepare(queued);
+    epx_prepare(queued);
     EPX_TRY(epx_request_submit(queued));
     *request = queued;
     return EPX_SUCCESS;

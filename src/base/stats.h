@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 
-enum epx_distance { EPX_DISTANCE_SELF, EPX_DISTANCE_NODE, EPX_DISTANCE_NETWORK };
+enum epx_distance { EPX_DISTANCE_SELF, EPX_DISTANCE_NODE, EPX_DISTANCE_NETWORK, EPX_NUM_DISTANCES };
 
 void epx_stats_count_rows(EPX_Stats *stats, enum epx_distance distance, int64_t rows,
                           int64_t row_bytes);

@@ -13,13 +13,15 @@ int epx_alltoallv_keep_counts(struct epx_request *request);
 /*
  * Called first: copies the counts and displacements of the call to own, which has room for two
  * numbers an edge at each end, and lets the call use the copy, which is read as often as need be.
- * So if the user changes the arrays meanwhile, no rank stores where it should not.
+ * So if the user changes the arrays meanwhile, no rank stores where it should not. Counts that are
+ * kept are a copy already.
  */
 void epx_alltoallv_copy_counts(struct epx_request *request, int64_t *own);
-/* Makes as many steps of a ground as can be made at once: short operations end in the call that
- * starts them. */
-int epx_alltoallv_progress(struct epx_request *request,
-                           int (*step)(struct epx_request *request, int *moved), int *moved);
+/* Makes as many steps of a ground as can be made at once, on its struct exchange of the request:
+ * short operations end in the call that starts them. */
+int epx_alltoallv_progress(const struct epx_request *request,
+                           int (*step)(const void *exchange, int *moved), const void *exchange,
+                           int *moved);
 /* Called with recvcounts filled in: finds rdispls, copies both to the user's arrays and returns
  * whether the rows fit the receive capacity. */
 int epx_alltoallv_place(struct epx_request *request);

@@ -164,7 +164,8 @@ void epx_comm_release(struct epx_comm *comm);
 /*
  * The communicators that are progressed, in two lists: the busy ones, which are being made, have
  * requests, or have threads that wait, and the idle ones. Call epx_comm_relist when one of these
- * begins or ends. Call all but the first two with the lock held.
+ * begins; it ends for the list with the next pass, so that one operation after another moves
+ * nothing. Call all but the first two with the lock held.
  */
 void epx_comm_enlist(struct epx_comm *comm);
 void epx_comm_unlist(struct epx_comm *comm);

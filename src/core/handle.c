@@ -44,20 +44,19 @@ void epx_handle_add(struct epx_handle *handle, enum epx_handle_kind kind)
 
     epx_lock();
     handle->kind = kind;
+    handle->held = 1;
     handle->next = *first;
     *first = handle;
     epx_unlock();
 }
 
-void epx_handle_remove(const struct epx_handle *handle)
+void epx_handle_remove(struct epx_handle *handle)
 {
-    struct epx_handle **link;
-
     epx_lock();
-    link = find(handle);
-    if (*link) {
-        *link = handle->next;
+    if (handle->held) {
+        *find(handle) = handle->next;
         freed[num_freed++ % FREED_KEPT] = handle;
+        handle->held = 0;
     }
     epx_unlock();
 }
@@ -91,15 +90,13 @@ int epx_handle_is(const void *handle, enum epx_handle_kind kind)
     return handle && kind_of(handle) == kind;
 }
 
-int epx_handle_check(const void *handle, enum epx_handle_kind kind)
+int epx_handle_fail(const void *handle, enum epx_handle_kind kind)
 {
     const char *argument = kinds[kind].argument;
     enum epx_handle_kind other;
 
     EPX_FAIL_IF(!handle, kinds[kind].error, "%s is %s", argument, kinds[kind].null);
     other = kind_of(handle);
-    if (other == kind)
-        return EPX_SUCCESS;
     EPX_FAIL_IF(other < EPX_NUM_HANDLES, kinds[kind].error, "%s is %s, want %s", argument,
                 kinds[other].what, kinds[kind].what);
     EPX_FAIL_IF(was_freed(handle), kinds[kind].error, "%s %p was freed", argument, handle);

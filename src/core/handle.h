@@ -20,16 +20,21 @@ enum epx_handle_kind {
 struct epx_handle {
     struct epx_handle *next; /* of the same bucket */
     enum epx_handle_kind kind;
+    int held; /* under the lock: the user may name the object */
 };
 
 /* From now on until it is removed the user may name the object. */
 void epx_handle_add(struct epx_handle *handle, enum epx_handle_kind kind);
 /* Does nothing where the handle was removed before. */
-void epx_handle_remove(const struct epx_handle *handle);
+void epx_handle_remove(struct epx_handle *handle);
 
 int epx_handle_is(const void *handle, enum epx_handle_kind kind);
-/* EPX_ERR_COMM, EPX_ERR_ROUTE or EPX_ERR_REQUEST, of a graph EPX_ERR_ARG, with what is wrong,
- * unless it is of that kind. */
-int epx_handle_check(const void *handle, enum epx_handle_kind kind);
+/* EPX_ERR_COMM, EPX_ERR_ROUTE or EPX_ERR_REQUEST, of a graph EPX_ERR_ARG, with what is wrong with a
+ * handle that is not of that kind. */
+int epx_handle_fail(const void *handle, enum epx_handle_kind kind);
+static inline int epx_handle_check(const void *handle, enum epx_handle_kind kind)
+{
+    return epx_handle_is(handle, kind) ? EPX_SUCCESS : epx_handle_fail(handle, kind);
+}
 
 #endif

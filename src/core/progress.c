@@ -142,7 +142,10 @@ int epx_progress(void)
     int moved = 0;
 
     for (struct epx_comm *comm = epx_comm_first_busy(); comm; comm = next) {
-        next = comm->next; /* it may become idle now */
+        next = comm->next;
+        epx_comm_relist(comm); /* it may have become idle since the last pass */
+        if (comm->listed != EPX_LISTED_BUSY)
+            continue;
         epx_comm_listen(comm, &comm->birth);
         moved |= epx_progress_comm(comm);
     }

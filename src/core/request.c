@@ -52,11 +52,40 @@ static void link_live(struct epx_request *request)
     live = request;
 }
 
+/* Does nothing to a request that the user does not hold. */
 static void unlink_live(struct epx_request *request)
 {
+    if (!request->live_link)
+        return;
     *request->live_link = request->live_next;
     if (request->live_next)
         request->live_next->live_link = request->live_link;
+    request->live_link = NULL;
+}
+
+/* Zeroes a request from one of its members on, and lists it. */
+static void begin(struct epx_request *request, size_t from)
+{
+    memset((char *)request + from, 0, offsetof(struct epx_request, message) - from);
+    request->message[0] = '\0';
+    request->waiting_for = -1;
+    link_live(request);
+}
+
+/* A request without a handle. */
+static struct epx_request *make(struct epx_comm *comm, struct epx_route *route)
+{
+    struct epx_request *request = take_unused();
+
+    if (!request)
+        return NULL;
+    begin(request, 0);
+    request->comm = comm;
+    request->route = route;
+    epx_comm_retain(comm);
+    if (route)
+        epx_route_retain(route);
+    return request;
 }
 
 struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *route)
@@ -64,20 +93,49 @@ struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *
     struct epx_request *request;
 
     epx_lock();
-    request = take_unused();
-    if (request) {
-        memset(request, 0, sizeof(*request));
-        request->waiting_for = -1;
-        request->comm = comm;
-        request->route = route;
+    request = make(comm, route);
+    if (request)
         epx_handle_add(&request->handle, EPX_HANDLE_REQUEST);
-        link_live(request);
-        epx_comm_retain(comm);
-        if (route)
-            epx_route_retain(route);
-    }
     epx_unlock();
     return request;
+}
+
+static struct epx_request *make_operation(struct epx_request *persistent)
+{
+    struct epx_request *operation = make(persistent->comm, NULL);
+
+    if (!operation)
+        return NULL;
+    epx_request_set_call(operation, &persistent->call);
+    operation->progress = persistent->progress;
+    operation->lacks = persistent->lacks;
+    operation->launch = persistent->launch;
+    operation->ended = persistent->ended;
+    operation->starter = persistent;
+    return operation;
+}
+
+struct epx_request *epx_request_again(struct epx_request *persistent)
+{
+    struct epx_request *operation = persistent->spare;
+
+    if (!operation)
+        return make_operation(persistent);
+    persistent->spare = NULL;
+    begin(operation, offsetof(struct epx_request, place));
+    if (!operation->kept) /* else its call stays as its first run has completed it */
+        operation->call = persistent->call;
+    return operation;
+}
+
+void epx_request_done(struct epx_request *request)
+{
+    if (!request->starter) {
+        epx_request_free(request);
+        return;
+    }
+    unlink_live(request);
+    request->starter->spare = request;
 }
 
 int epx_request_routes(const struct epx_route *route)
@@ -126,6 +184,7 @@ void epx_request_free(struct epx_request *request)
 
     if (!request)
         return;
+    epx_request_free(request->spare);
     graph = request->call.graph;
     comm = request->comm;
     epx_lock();
@@ -211,10 +270,8 @@ void epx_request_complete(struct epx_request *request, int error)
     struct epx_comm *comm = request->comm;
 
     comm->first = request->next;
-    if (!comm->first) {
+    if (!comm->first)
         comm->last = NULL;
-        epx_comm_relist(comm);
-    }
     request->next = NULL;
     request->error = error;
     if (error != EPX_SUCCESS) {

@@ -72,10 +72,11 @@ struct epx_grant {
 /* On host memory, what a persistent request with fixed counts remembers of its partners from one
  * operation to the next. */
 struct epx_fixed {
-    uint64_t known;           /* the operation from which on the sources' counts are; 0 = none */
-    int64_t *rows;            /* [sources] these counts */
-    struct epx_grant *grants; /* [destinations] on the direct ground */
-    char *linked;             /* [peers] on the staged ground: the counts both ways are known */
+    uint64_t known; /* the operation from which on the sources' counts are; 0 = none */
+    int64_t *rows;  /* [sources] these counts */
+    int64_t sent[EPX_NUM_DISTANCES]; /* rows that this rank sends so far */
+    struct epx_grant *grants;        /* [destinations] on the direct ground */
+    char *linked; /* [peers] on the staged ground: the counts both ways are known */
 };
 
 /* Counts and displacements that a persistent request keeps in the communicator's memory space, and
@@ -101,6 +102,15 @@ struct epx_request {
     /* On host memory: whether the step that got nowhere waits for a rank; NULL = it waits for
      * waiting_for alone. */
     int (*lacks)(const struct epx_request *request, int rank);
+    int (*launch)(struct epx_request *request);      /* queues its kernels; NULL on host memory */
+    int (*ended)(const struct epx_request *request); /* its kernels ended; NULL on host memory */
+    struct epx_kept *kept;                           /* NULL = it holds none */
+    int persistent;
+    struct epx_request *started; /* the operation of a persistent request; NULL = it is inactive */
+    struct epx_request *spare;   /* what a persistent request starts next; NULL = not made yet */
+    struct epx_request *starter; /* the persistent request that has this operation, or NULL */
+
+    /* all below is zeroed when the operation of a persistent request is started again */
     uint64_t place; /* among all operations of the communicator, from 1 */
     uint64_t epoch; /* among those of its graph, or those that all ranks take part in */
     int64_t called_ns, agreed_ns; /* for a trace */
@@ -109,25 +119,20 @@ struct epx_request {
     int weighted;    /* what the ranks have agreed on: pair weights travel */
     int waiting_for; /* the rank that the last step waited for, or -1 */
     int complete;
-    int persistent;
-    struct epx_request *started; /* the operation of a persistent request; NULL = it is inactive */
-    struct epx_kept *kept;       /* NULL = it holds none */
-    int detached;                /* nobody waits for it: it is freed when it is complete */
-    int named;                   /* within EPX_Waitall: its place in the list, from 1 */
+    int detached; /* nobody waits for it: it is freed when it is complete */
+    int named;    /* within EPX_Waitall: its place in the list, from 1 */
     int error;
     int64_t received_rows;
-    char message[EPX_MAX_ERROR_STRING];
     /* device memory */
-    int (*launch)(struct epx_request *request);      /* queues its kernels; NULL on host memory */
-    int (*ended)(const struct epx_request *request); /* its kernels ended; NULL on host memory */
-    int (*queue_rest)(struct epx_request *request);  /* queues kernels that launch has left for
-                                                        when somebody waits; NULL = none are left */
-    int captured;                                    /* in a CUDA graph: never completes */
+    int (*queue_rest)(struct epx_request *request); /* queues kernels that launch has left for
+                                                       when somebody waits; NULL = none are left */
+    int captured;                                   /* in a CUDA graph: never completes */
     int completion; /* where its outcome is written, with this number */
     uint32_t number;
     uint32_t polls;
     struct epx_request *next;                   /* in the queue */
     struct epx_request *live_next, **live_link; /* all requests that the user holds */
+    char message[EPX_MAX_ERROR_STRING];         /* "" = none, of which the rest is not zeroed */
 };
 
 const char *epx_verb_name(enum epx_verb verb);
@@ -173,6 +178,12 @@ static inline int epx_verb_adds(enum epx_verb verb)
 /* A request that holds its communicator and route; NULL if there is not enough memory. */
 struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *route);
 void epx_request_free(struct epx_request *request);
+/* With the lock held: an operation of a persistent request, to be submitted, which is the one that
+ * it started before, if the user has let that complete. NULL if there is not enough memory. */
+struct epx_request *epx_request_again(struct epx_request *persistent);
+/* With the lock held: the user has let a request complete. An operation of a persistent one is
+ * kept, any other is freed. */
+void epx_request_done(struct epx_request *request);
 /* Returns how many requests of the communicator, persistent ones or others, the user has not let
  * complete, or freed. What a persistent request has started counts as one of the others. */
 int epx_request_count(const struct epx_comm *comm, int persistent);

@@ -117,6 +117,11 @@ void epx_module_find_driver(void)
         dlclose(driver);
 }
 
+int epx_module_has_driver(void)
+{
+    return __atomic_load_n(&ask_pointer, __ATOMIC_ACQUIRE) != NULL;
+}
+
 int epx_module_is_device_memory(const void *address)
 {
     enum { MEMORY_TYPE = 2, DEVICE_MEMORY = 2, IS_MANAGED = 8 }; /* as in cuda.h */

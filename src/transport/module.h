@@ -135,6 +135,7 @@ int epx_module_has_context(void);
 /* Whether an address is in memory of a GPU that the host cannot use. For that a communicator on
  * host memory finds the driver when it is made, if the process has loaded it by then. */
 void epx_module_find_driver(void);
+int epx_module_has_driver(void);
 int epx_module_is_device_memory(const void *address);
 
 #endif

@@ -56,21 +56,32 @@ struct exchange {
     struct epx_direct *direct;
     struct epx_request *request;
     struct epx_edges *edges;
+    struct epx_edge_in *in;
+    struct epx_edge_out *out;
     const struct epx_ends *sources, *destinations;
     struct epx_fixed *fixed;
+    uint64_t epoch; /* n */
+    int everyone;   /* the edges are those between all ranks */
+    int bank;       /* of words that have two */
 };
 
 static struct exchange exchange_of(struct epx_request *request)
 {
     struct epx_graph *graph = request->call.graph;
     struct epx_direct *direct = epx_direct_of(request);
+    struct epx_edges *edges = graph->everyone ? direct->everyone : graph->edges;
 
     return (struct exchange){.direct = direct,
                              .request = request,
-                             .edges = graph->everyone ? direct->everyone : graph->edges,
+                             .edges = edges,
+                             .in = edges->in,
+                             .out = edges->out,
                              .sources = &graph->sources,
                              .destinations = &graph->destinations,
-                             .fixed = epx_alltoallv_fixed(request)};
+                             .fixed = epx_alltoallv_fixed(request),
+                             .epoch = request->epoch,
+                             .everyone = graph->everyone,
+                             .bank = (int)(request->epoch & 1)};
 }
 
 static int64_t bytes_of(const struct exchange *x, int64_t rows)
@@ -78,20 +89,15 @@ static int64_t bytes_of(const struct exchange *x, int64_t rows)
     return rows * x->request->call.row_bytes;
 }
 
-static int bank(const struct exchange *x)
-{
-    return (int)(x->request->epoch & 1);
-}
-
 /* Whether a word of this operation is there. */
 static int has_come(const struct exchange *x, _Atomic uint64_t *number)
 {
-    return epx_flag_look(number) == x->request->epoch;
+    return epx_flag_look(number) == x->epoch;
 }
 
 static void post(const struct exchange *x, _Atomic uint64_t *number, int rank)
 {
-    epx_flag_post(number, x->request->epoch);
+    epx_flag_post(number, x->epoch);
     epx_direct_count(x->direct, rank);
 }
 
@@ -106,7 +112,7 @@ static void note_error(const struct exchange *x, int error)
 
 static int is_short(const struct exchange *x, int i)
 {
-    return bytes_of(x, x->request->call.sendcounts[i]) <= EPX_EDGE_PAYLOAD;
+    return x->out[i].bytes <= EPX_EDGE_PAYLOAD;
 }
 
 static const char *rows_for(const struct exchange *x, int i)
@@ -121,26 +127,18 @@ static char *payload_of(struct epx_rows_line *line, int64_t bytes)
     return bytes <= EPX_EDGE_FEW ? line->few : line->payload;
 }
 
-/* How many operations ago this rank learned the counts of its sources; 0 = it has not, or the
- * number is too large, which a ready word then tells. */
-static uint32_t known_ago(const struct exchange *x)
-{
-    uint64_t ago = x->edges->known ? x->request->epoch - x->edges->known : 0;
-
-    return ago <= UINT32_MAX ? (uint32_t)ago : 0;
-}
-
 static void post_rows(const struct exchange *x, int i, enum epx_rows_word kind)
 {
     const struct epx_call *call = &x->request->call;
-    struct epx_rows_line *line = &x->edges->out[i].other->rows[bank(x)];
-    int64_t bytes = bytes_of(x, call->sendcounts[i]);
+    const struct epx_edge_out *edge = &x->out[i];
+    struct epx_rows_line *line = &edge->other->rows[x->bank];
+    const int64_t bytes = edge->bytes;
 
     line->row_bytes = call->row_bytes;
     line->rows = call->sendcounts[i];
     line->kind = (int16_t)kind;
     line->fixed = x->fixed != NULL;
-    line->known_ago = known_ago(x);
+    line->known_ago = x->edges->known_ago;
     if (kind == EPX_ROWS_CARRIED && bytes)
         memcpy(payload_of(line, bytes), rows_for(x, i), (size_t)bytes);
     post(x, &line->number, x->destinations->rank[i]);
@@ -148,7 +146,7 @@ static void post_rows(const struct exchange *x, int i, enum epx_rows_word kind)
 
 static void post_ready(const struct exchange *x, int i)
 {
-    struct epx_ready_line *line = &x->edges->in[i].other->ready[bank(x)];
+    struct epx_ready_line *line = &x->in[i].other->ready[x->bank];
 
     line->row_bytes = x->request->call.row_bytes;
     line->known = x->edges->known;
@@ -168,42 +166,57 @@ static int rows_come_first(const struct exchange *x, int i)
 }
 
 /* Whether the source of an edge is told by the word of the edge back that this rank is ready. */
-static int rows_tell_ready(const struct exchange *x, int i)
+static int rows_tell_ready(const struct exchange *x, int back)
 {
-    int back = x->edges->in[i].back;
-
-    return back >= 0 && rows_come_first(x, back) && (!x->edges->known || known_ago(x));
+    return back >= 0 && rows_come_first(x, back) && (!x->edges->known || x->edges->known_ago);
 }
 
-static void post_first_words(const struct exchange *x)
+/* Begins an edge to a destination, and posts its first word, unless that comes behind the rows. */
+static void begin_out(const struct exchange *x, int i)
 {
-    for (int i = 0; !x->request->call.graph->everyone && i < x->sources->num; i++)
-        if (!rows_tell_ready(x, i))
-            post_ready(x, i);
-    for (int i = 0; i < x->destinations->num; i++)
-        if (rows_come_first(x, i))
-            post_rows(x, i, is_short(x, i) ? EPX_ROWS_CARRIED : EPX_ROWS_COUNTED);
+    const struct epx_call *call = &x->request->call;
+    struct epx_edge_out *edge = &x->out[i];
+
+    edge->state = EPX_EDGE_WORD;
+    edge->moved = 0;
+    edge->bytes = call->sendcounts[i] * call->row_bytes;
+    epx_ring_begin(x->direct, x->destinations->rank[i]);
+    if (is_short(x, i))
+        post_rows(x, i, EPX_ROWS_CARRIED);
+    else if (rows_come_first(x, i))
+        post_rows(x, i, EPX_ROWS_COUNTED);
 }
 
+static void begin_in(const struct exchange *x, int i)
+{
+    struct epx_edge_in *edge = &x->in[i];
+
+    edge->state = EPX_EDGE_WORD;
+    edge->moved = 0;
+    epx_ring_begin(x->direct, x->sources->rank[i]);
+    if (!x->everyone && !rows_tell_ready(x, edge->back))
+        post_ready(x, i);
+}
+
+/* Begins all edges, those to destinations first: they wait for the words. A number of operations
+ * that is too large for a word is told by a ready word. */
 static void begin_edges(const struct exchange *x)
 {
     struct epx_edges *edges = x->edges;
+    const uint64_t known = x->fixed ? x->fixed->known : 0;
+    const uint64_t ago = known ? x->epoch - known : 0;
     int64_t bytes = 0;
 
     edges->through = edges->refuses = 0;
     edges->error = EPX_SUCCESS;
-    edges->known = x->fixed ? x->fixed->known : 0;
-    for (int i = 0; i < x->sources->num; i++) {
-        edges->in[i].state = EPX_EDGE_WORD;
-        edges->in[i].moved = 0;
-        epx_ring_begin(x->direct, x->sources->rank[i]);
-    }
+    edges->known = known;
+    edges->known_ago = ago <= UINT32_MAX ? (uint32_t)ago : 0;
     for (int i = 0; i < x->destinations->num; i++) {
-        edges->out[i].state = EPX_EDGE_WORD;
-        edges->out[i].moved = 0;
-        epx_ring_begin(x->direct, x->destinations->rank[i]);
-        bytes += bytes_of(x, x->request->call.sendcounts[i]);
+        begin_out(x, i);
+        bytes += x->out[i].bytes;
     }
+    for (int i = 0; i < x->sources->num; i++)
+        begin_in(x, i);
     x->direct->bypasses = epx_rows_bypass(bytes);
 }
 
@@ -211,7 +224,7 @@ static void begin_edges(const struct exchange *x)
 static int words_lack(const struct exchange *x)
 {
     for (int i = 0; i < x->sources->num; i++) {
-        struct epx_rows_line *line = &x->edges->in[i].own->rows[bank(x)];
+        struct epx_rows_line *line = &x->in[i].own->rows[x->bank];
 
         if (!has_come(x, &line->number))
             return x->sources->rank[i];
@@ -227,7 +240,7 @@ static void look_at_words(const struct exchange *x, int *fixed)
 
     *fixed = x->fixed != NULL;
     for (int i = 0; i < x->sources->num; i++) {
-        const struct epx_rows_line *line = &x->edges->in[i].own->rows[bank(x)];
+        const struct epx_rows_line *line = &x->in[i].own->rows[x->bank];
 
         *fixed &= line->fixed;
         if (line->row_bytes == row_bytes)
@@ -244,8 +257,7 @@ static void place(const struct exchange *x)
     int fixed = 0;
 
     if (x->edges->known)
-        memcpy(x->request->call.recvcounts, x->fixed->rows,
-               (size_t)x->sources->num * sizeof(*x->fixed->rows));
+        x->request->call.recvcounts = x->fixed->rows;
     else
         look_at_words(x, &fixed);
     x->edges->refuses |= !epx_alltoallv_place(x->request);
@@ -263,9 +275,8 @@ static int begin(const struct exchange *x, int *moved)
         epx_alltoallv_copy_counts(request, x->edges->counts);
         epx_direct_begin_bytes(x->direct);
         begin_edges(x);
-        post_first_words(x);
     }
-    if (request->call.graph->everyone) {
+    if (x->everyone) {
         EPX_TRY(epx_direct_handshake(request, &weighted, moved));
         if (!*moved)
             return EPX_SUCCESS;
@@ -291,10 +302,18 @@ static int takes_stores(const struct exchange *x, int i, const struct epx_segmen
     return *segment || x->sources->rank[i] == x->direct->comm->rank;
 }
 
+static int comes_by_ring(const struct exchange *x, int i)
+{
+    const struct epx_segment *segment;
+    int64_t offset;
+
+    return !takes_stores(x, i, &segment, &offset);
+}
+
 /* Returns whether rows will come. */
 static int post_grant(const struct exchange *x, int i, int refuses)
 {
-    struct epx_tail_lines *lines = x->edges->in[i].other;
+    struct epx_tail_lines *lines = x->in[i].other;
     struct epx_grant grant = {.number = x->fixed ? x->fixed->known : 0, .row = EPX_GRANT_NOTHING};
     const struct epx_segment *segment;
 
@@ -312,7 +331,7 @@ static int post_grant(const struct exchange *x, int i, int refuses)
 /* Where in the receive buffer of a destination this rank's rows begin; NULL = it is gone. */
 static char *granted(const struct exchange *x, int i)
 {
-    const struct epx_grant *grant = &x->edges->out[i].grant;
+    const struct epx_grant *grant = &x->out[i].grant;
     int rank = x->destinations->rank[i];
     const struct epx_segment *segment;
 
@@ -328,21 +347,21 @@ static char *granted(const struct exchange *x, int i)
 static int is_turn(const struct epx_ends *ends, int i, const struct exchange *x, int incoming)
 {
     for (int k = ends->before[i]; k >= 0; k = ends->before[k])
-        if ((incoming ? x->edges->in[k].state : x->edges->out[k].state) != EPX_EDGE_THROUGH)
+        if ((incoming ? x->in[k].state : x->out[k].state) != EPX_EDGE_THROUGH)
             return 0;
     return 1;
 }
 
 static int end_in(const struct exchange *x, int i)
 {
-    x->edges->in[i].state = EPX_EDGE_THROUGH;
+    x->in[i].state = EPX_EDGE_THROUGH;
     x->edges->through++;
     return 1;
 }
 
 static int end_out(const struct exchange *x, int i)
 {
-    x->edges->out[i].state = EPX_EDGE_THROUGH;
+    x->out[i].state = EPX_EDGE_THROUGH;
     x->edges->through++;
     return 1;
 }
@@ -350,8 +369,8 @@ static int end_out(const struct exchange *x, int i)
 /* Stores some of the rows; after the last, tells the destination that all are there. */
 static int store_rows(const struct exchange *x, int i)
 {
-    struct epx_edge_out *edge = &x->edges->out[i];
-    int64_t all = bytes_of(x, x->request->call.sendcounts[i]), length = all - edge->moved;
+    struct epx_edge_out *edge = &x->out[i];
+    int64_t all = edge->bytes, length = all - edge->moved;
     char *to = granted(x, i);
 
     if (!to) {
@@ -382,8 +401,8 @@ static int64_t piece(const struct exchange *x, int64_t left)
 
 static int push_rows(const struct exchange *x, int i)
 {
-    struct epx_edge_out *edge = &x->edges->out[i];
-    int64_t all = bytes_of(x, x->request->call.sendcounts[i]), before = edge->moved;
+    struct epx_edge_out *edge = &x->out[i];
+    int64_t all = edge->bytes, before = edge->moved;
     int rank = x->destinations->rank[i];
     char *slot;
 
@@ -404,7 +423,7 @@ static int push_rows(const struct exchange *x, int i)
 static int pop_rows(const struct exchange *x, int i)
 {
     const struct epx_call *call = &x->request->call;
-    struct epx_edge_in *edge = &x->edges->in[i];
+    struct epx_edge_in *edge = &x->in[i];
     int64_t all = bytes_of(x, call->recvcounts[i]), before = edge->moved;
     char *to = (char *)call->fields.at[0].out + bytes_of(x, call->rdispls[i]);
     int rank = x->sources->rank[i];
@@ -428,7 +447,7 @@ static int pop_rows(const struct exchange *x, int i)
  * unless that was done. */
 static int go_on(const struct exchange *x, int i, uint64_t known)
 {
-    struct epx_edge_out *edge = &x->edges->out[i];
+    struct epx_edge_out *edge = &x->out[i];
 
     if (is_short(x, i))
         return end_out(x, i);
@@ -451,19 +470,22 @@ static int go_on(const struct exchange *x, int i, uint64_t known)
  * a row, and the operation that its counts are known from. */
 static int is_ready(const struct exchange *x, int i, int64_t *row_bytes, uint64_t *known)
 {
-    struct epx_ready_line *ready = &x->edges->out[i].own->ready[bank(x)];
-    int back = x->edges->out[i].back;
-    struct epx_rows_line *rows = back < 0 ? NULL : &x->edges->in[back].own->rows[bank(x)];
+    const struct epx_edge_out *edge = &x->out[i];
+    struct epx_ready_line *ready = &edge->own->ready[x->bank];
+    struct epx_rows_line *rows;
 
-    if (has_come(x, &ready->number)) {
-        *row_bytes = ready->row_bytes;
-        *known = ready->known;
-        return 1;
+    if (edge->back >= 0) {
+        rows = &x->in[edge->back].own->rows[x->bank];
+        if (has_come(x, &rows->number)) {
+            *row_bytes = rows->row_bytes;
+            *known = rows->known_ago ? x->epoch - rows->known_ago : 0;
+            return 1;
+        }
     }
-    if (!rows || !has_come(x, &rows->number))
+    if (!has_come(x, &ready->number))
         return 0;
-    *row_bytes = rows->row_bytes;
-    *known = rows->known_ago ? x->request->epoch - rows->known_ago : 0;
+    *row_bytes = ready->row_bytes;
+    *known = ready->known;
     return 1;
 }
 
@@ -473,7 +495,7 @@ static int await_ready(const struct exchange *x, int i)
     int rank = x->destinations->rank[i];
     uint64_t known;
 
-    if (x->request->call.graph->everyone)
+    if (x->everyone)
         return go_on(x, i, (uint64_t)x->direct->ready[rank].known);
     if (!is_ready(x, i, &its_bytes, &known))
         return 0;
@@ -487,7 +509,7 @@ static int await_ready(const struct exchange *x, int i)
 
 static int await_grant(const struct exchange *x, int i)
 {
-    struct epx_edge_out *edge = &x->edges->out[i];
+    struct epx_edge_out *edge = &x->out[i];
 
     if (!has_come(x, &edge->own->granted.number))
         return 0;
@@ -504,11 +526,11 @@ static int await_grant(const struct exchange *x, int i)
 /* Moves an edge that begins here on; returns whether it got on. */
 static int send_on(const struct exchange *x, int i)
 {
-    switch (x->edges->out[i].state) {
+    switch (x->out[i].state) {
     case EPX_EDGE_WORD: return await_ready(x, i);
     case EPX_EDGE_GRANT: return await_grant(x, i);
     case EPX_EDGE_ROWS:
-        return x->edges->out[i].grant.row == EPX_GRANT_RING ? push_rows(x, i) : store_rows(x, i);
+        return x->out[i].grant.row == EPX_GRANT_RING ? push_rows(x, i) : store_rows(x, i);
     default: return 0;
     }
 }
@@ -530,48 +552,48 @@ static int check_word(const struct exchange *x, int i, const struct epx_rows_lin
     return 0;
 }
 
-static int await_rows_word(const struct exchange *x, int i)
+static void take_carried(const struct exchange *x, int i, struct epx_rows_line *line)
 {
     const struct epx_call *call = &x->request->call;
-    struct epx_edge_in *edge = &x->edges->in[i];
-    struct epx_rows_line *line = &edge->own->rows[bank(x)];
-    const struct epx_segment *segment;
-    int64_t offset;
-    int takes;
+    const int64_t bytes = bytes_of(x, line->rows);
+
+    if (bytes)
+        memcpy((char *)call->fields.at[0].out + bytes_of(x, call->rdispls[i]),
+               payload_of(line, bytes), (size_t)bytes);
+}
+
+static int await_rows_word(const struct exchange *x, int i)
+{
+    struct epx_edge_in *edge = &x->in[i];
+    struct epx_rows_line *line = &edge->own->rows[x->bank];
+    int takes, more = 0;
 
     if (!has_come(x, &line->number))
         return 0;
     takes = check_word(x, i, line);
-    if (line->kind == EPX_ROWS_COUNTED) {
-        if (!post_grant(x, i, !takes))
-            return end_in(x, i);
-        edge->state = EPX_EDGE_ROWS;
-        return 1;
-    }
-    if (line->kind == EPX_ROWS_STORED && takes && !takes_stores(x, i, &segment, &offset)) {
-        edge->state = EPX_EDGE_ROWS;
-        return 1;
-    }
-    if (line->kind == EPX_ROWS_CARRIED && takes && line->rows)
-        memcpy((char *)call->fields.at[0].out + bytes_of(x, call->rdispls[i]),
-               payload_of(line, bytes_of(x, line->rows)), (size_t)bytes_of(x, line->rows));
-    return end_in(x, i);
+    if (line->kind == EPX_ROWS_COUNTED)
+        more = post_grant(x, i, !takes);
+    else if (takes && line->kind == EPX_ROWS_CARRIED)
+        take_carried(x, i, line);
+    else if (takes)
+        more = comes_by_ring(x, i);
+    if (!more)
+        return end_in(x, i);
+    edge->state = EPX_EDGE_ROWS;
+    return 1;
 }
 
 static int take_rows(const struct exchange *x, int i)
 {
-    const struct epx_segment *segment;
-    int64_t offset;
-
-    if (!takes_stores(x, i, &segment, &offset))
+    if (comes_by_ring(x, i))
         return pop_rows(x, i);
-    return has_come(x, &x->edges->in[i].own->arrived.number) ? end_in(x, i) : 0;
+    return has_come(x, &x->in[i].own->arrived.number) ? end_in(x, i) : 0;
 }
 
 /* Moves an edge that ends here on; returns whether it got on. */
 static int receive_on(const struct exchange *x, int i)
 {
-    switch (x->edges->in[i].state) {
+    switch (x->in[i].state) {
     case EPX_EDGE_WORD: return await_rows_word(x, i);
     case EPX_EDGE_ROWS: return take_rows(x, i);
     default: return 0;
@@ -588,13 +610,11 @@ static int finish(const struct exchange *x)
 
 static void send_all_on(const struct exchange *x, int *moved)
 {
-    struct epx_edges *edges = x->edges;
-
     for (int i = 0; i < x->destinations->num; i++) {
-        if (edges->out[i].state == EPX_EDGE_THROUGH)
+        if (x->out[i].state == EPX_EDGE_THROUGH)
             continue;
         *moved |= send_on(x, i);
-        if (edges->out[i].state != EPX_EDGE_THROUGH)
+        if (x->out[i].state != EPX_EDGE_THROUGH)
             x->request->waiting_for = x->destinations->rank[i];
     }
 }
@@ -616,31 +636,31 @@ static void await_words(const struct exchange *x, int *moved)
 
 static int move(const struct exchange *x, int *moved)
 {
-    struct epx_edges *edges = x->edges;
-
     send_all_on(x, moved);
     for (int i = 0; i < x->sources->num; i++) {
-        if (edges->in[i].state == EPX_EDGE_THROUGH)
+        if (x->in[i].state == EPX_EDGE_THROUGH)
             continue;
         *moved |= receive_on(x, i);
-        if (edges->in[i].state != EPX_EDGE_THROUGH)
+        if (x->in[i].state != EPX_EDGE_THROUGH)
             x->request->waiting_for = x->sources->rank[i];
     }
-    return edges->through == x->sources->num + x->destinations->num ? finish(x) : EPX_SUCCESS;
+    return x->edges->through == x->sources->num + x->destinations->num ? finish(x) : EPX_SUCCESS;
 }
 
-static int step(struct epx_request *request, int *moved)
+static int step(const void *exchange, int *moved)
 {
-    const struct exchange x = exchange_of(request);
+    const struct exchange *x = exchange;
 
-    switch (request->phase) {
-    case AWAIT_WORDS: await_words(&x, moved); return EPX_SUCCESS;
-    case MOVE: return move(&x, moved);
-    default: return begin(&x, moved);
+    switch (x->request->phase) {
+    case AWAIT_WORDS: await_words(x, moved); return EPX_SUCCESS;
+    case MOVE: return move(x, moved);
+    default: return begin(x, moved);
     }
 }
 
 int epx_alltoallv_direct(struct epx_request *request, int *moved)
 {
-    return epx_alltoallv_progress(request, step, moved);
+    const struct exchange x = exchange_of(request);
+
+    return epx_alltoallv_progress(request, step, &x, moved);
 }

@@ -149,11 +149,6 @@ struct epx_direct *epx_direct_of(const struct epx_request *request)
     return epx_transport_of(request)->direct;
 }
 
-void epx_direct_count(struct epx_direct *direct, int rank)
-{
-    direct->comm->stats.messages += rank != direct->comm->rank;
-}
-
 static void post_ready(struct epx_direct *direct, const struct epx_request *request)
 {
     struct epx_ready ready = epx_ready_of(request);
@@ -229,12 +224,6 @@ void epx_direct_begin_bytes(struct epx_direct *direct)
 
     direct->slot_bytes = half < EPX_DIRECT_PIECE ? half : EPX_DIRECT_PIECE;
     direct->num_slots = direct->ring_bytes / direct->slot_bytes;
-}
-
-void epx_ring_begin(struct epx_direct *direct, int rank)
-{
-    direct->push_base[rank] = direct->pushed[rank];
-    direct->pop_base[rank] = direct->popped[rank];
 }
 
 /* The number of the stores under way in `arrived`. */

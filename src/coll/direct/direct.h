@@ -74,9 +74,16 @@ void epx_direct_begin(struct epx_direct *direct, int64_t row_bytes);
 /* Begins to move bytes, in slots that suit any number of them, by the rings that epx_ring_begin is
  * called for: to a rank, and from a rank. */
 void epx_direct_begin_bytes(struct epx_direct *direct);
-void epx_ring_begin(struct epx_direct *direct, int rank);
+static inline void epx_ring_begin(struct epx_direct *direct, int rank)
+{
+    direct->push_base[rank] = direct->pushed[rank];
+    direct->pop_base[rank] = direct->popped[rank];
+}
 /* Counts a word that is posted for a rank. */
-void epx_direct_count(struct epx_direct *direct, int rank);
+static inline void epx_direct_count(struct epx_direct *direct, int rank)
+{
+    direct->comm->stats.messages += rank != direct->comm->rank;
+}
 
 /* "All that I stored into your buffers for this operation is there." */
 void epx_direct_post_arrival(struct epx_direct *direct, const struct epx_request *request,

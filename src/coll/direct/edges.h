@@ -72,6 +72,7 @@ struct epx_edge_out {
     struct epx_head_lines *other;
     int back; /* the edge back from that rank; -1 = none */
     enum epx_edge_state state;
+    int64_t bytes; /* of its rows */
     int64_t moved; /* bytes stored, or put into the ring */
     struct epx_grant grant;
     int asked; /* the grant is of this operation */
@@ -87,10 +88,11 @@ struct epx_edges {
     size_t board_at, board_bytes;
     int64_t *told; /* [R] until the graph is made */
     /* the operation under way */
-    int through;    /* edges that need nothing any more */
-    int refuses;    /* this rank takes no rows */
-    uint64_t known; /* the operation whose counts are known from; 0 = they are not */
-    int error;      /* the first that an edge had, with its message */
+    int through;        /* edges that need nothing any more */
+    int refuses;        /* this rank takes no rows */
+    uint64_t known;     /* the operation whose counts are known from; 0 = they are not */
+    uint32_t known_ago; /* so many operations ago; 0 if that is too large a number, too */
+    int error;          /* the first that an edge had, with its message */
     char message[EPX_MAX_ERROR_STRING];
 };
 

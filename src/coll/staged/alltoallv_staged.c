@@ -424,26 +424,28 @@ static int unpack(const struct exchange *x)
     return EPX_SUCCESS;
 }
 
-static int step(struct epx_request *request, int *moved)
+static int step(const void *exchange, int *moved)
 {
-    const struct exchange x = exchange_of(request);
+    const struct exchange *x = exchange;
 
-    switch (request->phase) {
+    switch (x->request->phase) {
     case AWAIT_COUNTS:
-        EPX_TRY(epx_staged_done(x.staged, moved));
+        EPX_TRY(epx_staged_done(x->staged, moved));
         if (*moved)
-            place(&x);
+            place(x);
         return EPX_SUCCESS;
-    case NEXT: *moved = 1; return next(&x);
-    case PACK: return pack(&x, moved);
+    case NEXT: *moved = 1; return next(x);
+    case PACK: return pack(x, moved);
     case EXCHANGE:
-        EPX_TRY(epx_staged_done(x.staged, moved));
-        return *moved ? unpack(&x) : EPX_SUCCESS;
-    default: return begin(&x, moved);
+        EPX_TRY(epx_staged_done(x->staged, moved));
+        return *moved ? unpack(x) : EPX_SUCCESS;
+    default: return begin(x, moved);
     }
 }
 
 int epx_alltoallv_staged(struct epx_request *request, int *moved)
 {
-    return epx_alltoallv_progress(request, step, moved);
+    const struct exchange x = exchange_of(request);
+
+    return epx_alltoallv_progress(request, step, &x, moved);
 }

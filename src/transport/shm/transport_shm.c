@@ -95,7 +95,7 @@ static int shm_beat(void *state, uint64_t position, char *message)
     struct life *mine = life_of(shm, shm->comm->rank);
 
     atomic_store_explicit(&mine->position, position, memory_order_relaxed);
-    atomic_fetch_add_explicit(&mine->beats, 1, memory_order_relaxed);
+    atomic_store_explicit(&mine->beats, mine->beats + 1, memory_order_relaxed);
     return read_obituary(shm, message);
 }
 

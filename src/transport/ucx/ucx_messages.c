@@ -13,6 +13,10 @@
 
 #include "transport/ucx/ucx_link.h"
 
+/* So many bytes go without being asked for: the question and its answer take longer than a copy
+ * from where UCX keeps what has come. */
+enum { MOST_UNASKED_BYTES = 1 << 16 };
+
 static void data_fetched(void *request, ucs_status_t status, size_t bytes, void *argument)
 {
     struct epx_arrival *arrival = argument;
@@ -117,7 +121,8 @@ void epx_links_send(struct epx_links *links, int rank, uint64_t number, const vo
     struct epx_link *link = &links->link[rank];
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_FLAGS,
+        .flags = bytes <= MOST_UNASKED_BYTES ? UCP_AM_SEND_FLAG_EAGER : 0,
         .memory_type = UCS_MEMORY_TYPE_HOST, /* or UCX might ask CUDA */
         .cb.send = data_sent,
         .user_data = link,

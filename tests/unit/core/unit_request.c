@@ -106,6 +106,43 @@ START_TEST(any_number_of_requests_can_be_held_and_freed)
 }
 END_TEST
 
+/* The operation fails and is changed before it is started again. */
+START_TEST(a_persistent_request_starts_its_operation_again_clean)
+{
+    struct epx_request *persistent = epx_request_create(&comm, NULL), *first, *second, *third;
+
+    persistent->persistent = 1;
+    persistent->progress = step;
+    persistent->call.row_bytes = 2;
+    codes[2] = EPX_ERR_ARG;
+    first = epx_request_again(persistent);
+    ck_assert(!epx_handle_is(first, EPX_HANDLE_REQUEST));
+    epx_request_submit(first);
+    ck_assert_int_eq(first->error, EPX_ERR_ARG);
+    ck_assert_int_eq(epx_request_count(&comm, 0), 1);
+    ck_assert_int_eq(epx_request_count(&comm, 1), 1);
+    first->call.row_bytes = 3;
+    epx_request_done(first);
+    ck_assert_int_eq(epx_request_count(&comm, 0), 0);
+    second = epx_request_again(persistent);
+    ck_assert_ptr_eq(second, first);
+    ck_assert_int_eq(second->phase | second->error | second->complete, 0);
+    ck_assert_uint_eq(second->epoch, 0);
+    ck_assert_int_eq(second->waiting_for, -1);
+    ck_assert_int_eq((int)second->call.row_bytes, 2);
+    ck_assert_str_eq(second->message, "");
+    third = epx_request_again(persistent); /* while the second is left to a stream */
+    ck_assert_ptr_ne(third, second);
+    second->starter = NULL;
+    epx_request_done(second);
+    epx_request_done(third);
+    ck_assert_int_eq(comm.references, 3);
+    epx_request_free(persistent);
+    ck_assert_int_eq(comm.references, 1);
+    ck_assert_int_eq(epx_request_count(&comm, 1), 0);
+}
+END_TEST
+
 START_TEST(requests_nobody_waited_for_are_freed_at_the_end)
 {
     for (int i = 0; i < 5; i++)
@@ -221,6 +258,7 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tcase, begin, end);
     tcase_add_test(tcase, a_freed_request_is_used_again_and_clean);
     tcase_add_test(tcase, any_number_of_requests_can_be_held_and_freed);
+    tcase_add_test(tcase, a_persistent_request_starts_its_operation_again_clean);
     tcase_add_test(tcase, requests_nobody_waited_for_are_freed_at_the_end);
     tcase_add_test(tcase, only_the_head_of_the_queue_moves);
     tcase_add_test(tcase, later_requests_wait_for_the_head);
