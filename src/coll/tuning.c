@@ -263,22 +263,25 @@ static int32_t blocks_that_take(const struct epx_shape *shape, int64_t pieces, i
  * Shares out the blocks of a small operation. Where rows are added both kinds of blocks have about
  * as much to do. In a dispatch and in a combine backward those who take rows have more, as they
  * store them for each expert. Those who take are as many as wait in a routing, unless the hint
- * epx_max_sms, which bounds both kinds together, leaves room for fewer, or senders wait, too.
+ * epx_max_sms, which bounds both kinds together, leaves room for fewer. Where senders wait, too,
+ * for weights, all blocks are at most half of what the GPU has for this rank: operations of two
+ * communicators may run at once, in one order on one GPU and in the other on another.
  */
 static void share_out_small(const struct epx_gpu *gpu, const struct epx_shape *shape, int32_t width,
                             struct epx_banks *banks)
 {
     /* A rank that is alone sends no rows, but a routing's ids. */
     const int alone = shape->ranks == 1 && !epx_verb_routes(shape->verb);
+    const int32_t movers = shape->given_weights ? (int32_t)most(gpu->movers / 2, 2) : gpu->movers;
     int64_t pieces = (int64_t)shape->route.max_tokens * banks->slices.num;
     int64_t at_most = gpu->most_senders, at_least;
 
     if (epx_verb_adds(shape->verb))
-        at_most = least(at_most, gpu->movers / tuned.adding_share);
+        at_most = least(at_most, movers / tuned.adding_share);
     if (epx_verb_dispatches(shape->verb) || scales(shape))
-        at_most = least(at_most, gpu->movers / tuned.storing_share);
+        at_most = least(at_most, movers / tuned.storing_share);
     banks->senders = blocks_for(alone ? 0 : pieces * width, at_most);
-    at_most = gpu->movers - banks->senders;
+    at_most = movers - banks->senders;
     at_least =
         (gpu->max_sms || shape->given_weights) && at_most < gpu->blocks ? at_most : gpu->blocks;
     banks->receivers = (int32_t)most(blocks_that_take(shape, pieces, at_most), at_least);

@@ -100,7 +100,7 @@ int epx_ready_takes_stores(const struct epx_ready *ready)
 
 static int same(enum epx_told told, int64_t first, int64_t value, int rank)
 {
-    return first == value ? EPX_SUCCESS : epx_fail_differs(told, first, value, rank);
+    return first == value ? EPX_SUCCESS : epx_fail_differs(told, 0, first, value, rank);
 }
 
 /* Bytes of a row of a field; -1 = there is no such field. */
@@ -118,7 +118,7 @@ static int agree_on_fields(const struct epx_ready *first, const struct epx_ready
 
         if (wanted != found)
             return listed ? epx_fail_field(f, wanted, found, rank)
-                          : epx_fail_differs(EPX_TOLD_ROW_BYTES, wanted, found, rank);
+                          : epx_fail_differs(EPX_TOLD_ROW_BYTES, 0, wanted, found, rank);
     }
     return EPX_SUCCESS;
 }

@@ -22,7 +22,7 @@ const char *epx_datatype_name(int64_t datatype)
     return datatype < 0 || datatype > EPX_FLOAT64 ? "no datatype" : names[datatype];
 }
 
-int epx_fail_differs(enum epx_told told, int64_t first, int64_t value, int rank)
+int epx_fail_differs(enum epx_told told, int beside, int64_t first, int64_t value, int rank)
 {
     static const char *const names[] = {
         [EPX_TOLD_EPOCH] = "the number of the operation",
@@ -33,14 +33,14 @@ int epx_fail_differs(enum epx_told told, int64_t first, int64_t value, int rank)
     };
 
     if (told == EPX_TOLD_VERB)
-        return epx_fail(EPX_ERR_ARG, "rank 0 called %s and rank %d %s at the same place",
+        return epx_fail(EPX_ERR_ARG, "rank %d called %s and rank %d %s at the same place", beside,
                         epx_verb_name((enum epx_verb)first), rank,
                         epx_verb_name((enum epx_verb)value));
     if (told == EPX_TOLD_DATATYPE)
-        return epx_fail(EPX_ERR_ARG, "the datatype is %s on rank 0, %s on rank %d",
-                        epx_datatype_name(first), epx_datatype_name(value), rank);
-    return epx_fail(EPX_ERR_ARG, "%s is %lld on rank 0, %lld on rank %d", names[told],
-                    (long long)first, (long long)value, rank);
+        return epx_fail(EPX_ERR_ARG, "the datatype is %s on rank %d, %s on rank %d",
+                        epx_datatype_name(first), beside, epx_datatype_name(value), rank);
+    return epx_fail(EPX_ERR_ARG, "%s is %lld on rank %d, %lld on rank %d", names[told],
+                    (long long)first, beside, (long long)value, rank);
 }
 
 int epx_fail_field(int field, int64_t first, int64_t value, int rank)

@@ -22,8 +22,8 @@ enum epx_told {
 /* Returns EPX_FLOAT32 as "EPX_FLOAT32". */
 const char *epx_datatype_name(int64_t datatype);
 
-/* Rank 0 told `first`, the rank another value. EPX_ERR_ARG. */
-int epx_fail_differs(enum epx_told told, int64_t first, int64_t value, int rank);
+/* A rank, mostly 0, told `first`, and another rank another value. EPX_ERR_ARG. */
+int epx_fail_differs(enum epx_told told, int beside, int64_t first, int64_t value, int rank);
 /* A row of the field has `first` bytes on rank 0, others on the rank; -1 = the list of fields ends
  * before it. EPX_ERR_ARG. */
 int epx_fail_field(int field, int64_t first, int64_t value, int rank);

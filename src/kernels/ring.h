@@ -12,10 +12,12 @@
  *                     the copies of exchanges, `over` of copy_queues.h takes its place.
  *
  * Invariant: kernels of a communicator run one after the other and each exchange is awaited before
- * the next is posted, on all ranks the same ones: so the proxies see exchanges 1, 2, 3, ... with
- * counts that match, and no slot is written before its last exchange was released. A kernel that
- * gives up ends the communicator: nothing is posted after that. What the transport aborted may be
- * released all the same: a kernel that acquired released looks at stop before it takes what came.
+ * the next is posted, on all ranks the same ones, whether a rank takes part with any other or not:
+ * so the proxies see exchanges 1, 2, 3, ... with counts that match, and no slot is written before
+ * its last exchange was released. Two ranks that take no part with each other may be any number of
+ * exchanges apart. A kernel that gives up ends the communicator: nothing is posted after that. What
+ * the transport aborted may be released all the same: a kernel that acquired released looks at stop
+ * before it takes what came.
  *
  * tests/model/proxy.pml checks this.
  */

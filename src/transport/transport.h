@@ -74,8 +74,9 @@ struct epx_exchange_ops {
      * and has no stream: what is said of it below is said of these copies, and they are queued once
      * they have been made. NULL = the transport queues its copies on the proxy's stream. */
     struct epx_copies *(*copies)(void *state);
-    /* Starts an exchange with all other ranks; what this rank sends to itself is on the stream
-     * already. What start queues on the stream is done before the next exchange. */
+    /* Starts an exchange with the other ranks that take part (ring.h); what this rank sends to
+     * itself is on the stream already. What start queues on the stream is done before the next
+     * exchange. */
     int (*start)(void *state, const struct epx_exchange *exchange, void *stream);
     /* Moves the exchange on: sets *queued once all of it is queued on the stream, and *moved if it
      * got on. NULL = start queues all. */

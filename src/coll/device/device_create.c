@@ -81,8 +81,8 @@ static int find_halves(struct epx_device *device, int sharers)
 
 /* Finds how many blocks kernels may have. Those of a kernel in which all wait must run at once on
  * every rank's GPU, or on the part of it that is in its context. Of a kernel that moves rows the
- * blocks that send wait for nobody until they have sent. Ranks that share a GPU share its
- * multiprocessors. */
+ * blocks that send wait for nobody until they have sent, but for weights (few_sums.cuh). Ranks that
+ * share a GPU share its multiprocessors. */
 static int find_blocks(struct epx_device *device)
 {
     const struct epx_params *params = &device->comm->params;

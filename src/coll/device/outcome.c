@@ -16,8 +16,8 @@ static int report_datatype(const struct epx_outcome *o)
     const int64_t mask = (1 << EPX_READY_BIASES_SHIFT) - 1;
 
     if (first != biases)
-        return epx_fail_differs(EPX_TOLD_BIASES, first, biases, o->rank);
-    return epx_fail_differs(EPX_TOLD_DATATYPE, o->b & mask, o->c & mask, o->rank);
+        return epx_fail_differs(EPX_TOLD_BIASES, o->beside, first, biases, o->rank);
+    return epx_fail_differs(EPX_TOLD_DATATYPE, o->beside, o->b & mask, o->c & mask, o->rank);
 }
 
 static int report_call(const struct epx_outcome *o)
@@ -25,9 +25,9 @@ static int report_call(const struct epx_outcome *o)
     const int64_t mask = (1 << EPX_READY_GRAPH_SHIFT) - 1;
 
     if ((o->b & mask) == (o->c & mask))
-        return epx_fail_differs(EPX_TOLD_GRAPH, o->b >> EPX_READY_GRAPH_SHIFT,
+        return epx_fail_differs(EPX_TOLD_GRAPH, o->beside, o->b >> EPX_READY_GRAPH_SHIFT,
                                 o->c >> EPX_READY_GRAPH_SHIFT, o->rank);
-    return epx_fail_differs(EPX_TOLD_VERB, o->b & mask, o->c & mask, o->rank);
+    return epx_fail_differs(EPX_TOLD_VERB, o->beside, o->b & mask, o->c & mask, o->rank);
 }
 
 static int report_difference(const struct epx_outcome *o)
@@ -43,7 +43,7 @@ static int report_difference(const struct epx_outcome *o)
         return report_call(o);
     if (o->a == EPX_READY_DATATYPE)
         return report_datatype(o);
-    return epx_fail_differs(told[o->a], o->b, o->c, o->rank);
+    return epx_fail_differs(told[o->a], o->beside, o->b, o->c, o->rank);
 }
 
 static int report_short(const struct epx_request *request, const struct epx_outcome *o)

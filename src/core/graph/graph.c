@@ -99,17 +99,19 @@ static void bury(struct epx_graph *graph)
 void epx_graph_release(struct epx_graph *graph)
 {
     struct epx_comm *comm;
-    int references;
+    int stays;
 
     if (!graph || graph->everyone)
         return;
     comm = graph->comm;
     epx_lock();
-    references = --graph->references;
-    if (references == 0 && epx_comm_keeps_memory(comm))
-        bury(graph); /* kept: late messages may still arrive in it */
+    stays = --graph->references > 0;
+    if (!stays && epx_comm_keeps_memory(comm)) {
+        bury(graph); /* late messages may still arrive in it */
+        stays = 1;
+    }
     epx_unlock();
-    if (references || epx_comm_keeps_memory(comm))
+    if (stays)
         return;
     epx_graph_destroy(graph);
     epx_comm_release(comm);

@@ -9,8 +9,8 @@
 enum epx_outcome_what {
     EPX_OUTCOME_FINE,
     EPX_OUTCOME_SILENT,    /* rank did not answer; a = verb */
-    EPX_OUTCOME_DIFFERS,   /* word `a` of rank differs from rank 0's: b here is 0's, c its own; or
-                              the bytes of a row of a field, -1 = it is missing */
+    EPX_OUTCOME_DIFFERS,   /* word `a` of rank is c, that of the rank beside b; or bytes of a row of
+                              a field, -1 = it is missing */
     EPX_OUTCOME_WEIGHTS,   /* weights are NULL on rank but not on rank a */
     EPX_OUTCOME_SHORT,     /* rank needs a rows, its capacity is b */
     EPX_OUTCOME_FULL,      /* expert c of rank needs a rows, its slab has b */
@@ -27,7 +27,7 @@ struct epx_outcome {
     int32_t code; /* EPX_ERR_* */
     int32_t what; /* enum epx_outcome_what */
     int32_t rank;
-    int32_t unused;
+    int32_t beside; /* EPX_OUTCOME_DIFFERS: the rank that `rank` differs from */
     int64_t a, b, c;
 };
 

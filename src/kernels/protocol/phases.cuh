@@ -4,6 +4,7 @@
  * others take, and wait for the other ranks' senders.
  *
  *   both phases     in one kernel, the senders first. No block waits for another of its own rank.
+ *                   Only here may senders wait, too: for weights (flows/sums/few_sums.cuh).
  *   one phase each  the senders are a kernel that is queued at the call, the receivers one that is
  *                   queued when somebody waits for the operation. Between the two nothing of it is
  *                   on the GPU. The senders also do what other ranks wait for in any case: they

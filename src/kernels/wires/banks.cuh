@@ -21,7 +21,8 @@
  * bank, but within it: each knows that its own rows fit. A rank that is alone stores none.
  * No deadlock: the first `senders` blocks store and wait for nobody; the others, `receivers`, wait
  * for what senders store, so they need not all run at once. In each rank's kernel the senders have
- * lower numbers, so they start first, and if they do not the others leave them room.
+ * lower numbers, so they start first, and if they do not the others leave them room. Where senders
+ * wait, too, for weights (few_sums.cuh), all blocks leave room for those of another communicator.
  */
 #ifndef EPX_KERNELS_WIRES_BANKS_CUH
 #define EPX_KERNELS_WIRES_BANKS_CUH

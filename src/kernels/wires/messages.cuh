@@ -13,8 +13,8 @@
 
 /*
  * One block, which sees what all others have stored: posts the next exchange, whose messages
- * message_of tells for each rank. Of a rank that takes no part it notes that it has answered; where
- * kernels make the copies of exchanges, all ranks take part.
+ * message_of tells for each rank. Of itself, and of a rank that takes no part, it notes that they
+ * have answered; where kernels make the copies of exchanges, all ranks take part.
  */
 template <typename Messages>
 static __device__ void post_exchange(const struct epx_device_comm &c, char *send, char *recv,
@@ -28,7 +28,7 @@ static __device__ void post_exchange(const struct epx_device_comm &c, char *send
         const struct epx_message message = message_of(r);
 
         slot->message[r] = message;
-        if (!c.copies && !epx_message_takes_part(&message))
+        if (!c.copies && (r == c.rank || !epx_message_takes_part(&message)))
             store_relaxed_sys(epx_control_arrived(c.own_control, r), number);
     }
     fence_sys();
@@ -90,28 +90,20 @@ static __device__ bool await_exchange(const struct epx_device_comm &c, struct ex
     return all_content(c, x, await_number(c, c.state->exchanges.num));
 }
 
-/* All ranks. */
-struct every_rank {
-    __device__ __forceinline__ bool operator()(int32_t) const
-    {
-        return true;
-    }
-};
-
 /*
  * One block: every rank sends its ready words, as they lie in the control window, to the ranks for
  * which takes_part holds, on both sides, and takes its own words for those of the others. Returns
- * whether all agree, as await_ready does.
+ * whether they have come.
  */
-template <typename TakesPart = every_rank>
-static __device__ bool
-exchange_ready(const struct epx_device_comm &c, const struct epx_ready_note &note,
-               const struct epx_outcome *routing, struct exchange &x, TakesPart takes_part = {})
+template <typename TakesPart>
+static __device__ bool exchange_words(const struct epx_device_comm &c,
+                                      const struct epx_ready_note &note, int32_t routing_error,
+                                      struct exchange &x, TakesPart takes_part)
 {
     const int64_t words = EPX_READY_WORDS, bytes = words * (int64_t)sizeof(uint64_t);
     uint64_t *all, *own;
 
-    begin_exchange(c, note, routing ? routing->code : EPX_SUCCESS, look_first(c), x);
+    begin_exchange(c, note, routing_error, look_first(c), x);
     if (x.outcome.code != EPX_SUCCESS)
         return false;
     all = epx_control_ready(c.own_control, c.num_ranks, (uint32_t)x.epoch, 0);
@@ -124,7 +116,18 @@ exchange_ready(const struct epx_device_comm &c, const struct epx_ready_note &not
             all[r * words + i] = own[i];
         return epx_message{0, goes ? bytes : 0, r * bytes, goes ? bytes : 0};
     });
-    return await_exchange(c, x) && await_ready(c, note, x, routing);
+    return await_exchange(c, x);
+}
+
+/* One block: all ranks tell all others their ready words. Returns whether they agree, as
+ * await_ready does. */
+static __device__ bool exchange_ready(const struct epx_device_comm &c,
+                                      const struct epx_ready_note &note,
+                                      const struct epx_outcome *routing, struct exchange &x)
+{
+    return exchange_words(c, note, routing ? routing->code : EPX_SUCCESS, x,
+                          [](int32_t) { return true; }) &&
+           await_ready(c, note, x, routing);
 }
 
 #endif

@@ -106,6 +106,8 @@ int epx_ucx_exchange(void *state, const struct epx_exchange *exchange, void *str
     ucx->stream = stream;
     ucx->flushed = 0;
     ucx->moved_ns = epx_now_ns();
+    if (exchange != ucx->own)
+        ucx->answered[rank] = exchange->number;
     for (int i = 1; i < size; i++)
         EPX_TRY(await_from(ucx, (rank + size - i) % size));
     epx_jitter();

@@ -9,7 +9,9 @@
 #include "transport/cuda/device_scope.h"
 #include "kernels/args/load.h"
 
-/* Rows that go round by round through the stage have kernels in which all blocks do both. */
+/* Rows that go round by round through the stage have kernels in which all blocks do both. Senders
+ * that wait for weights are in one kernel with the receivers: a kernel that only sends waits for
+ * nobody. */
 int32_t epx_first_phase(const struct epx_request *request, const struct epx_way *way)
 {
     struct epx_device *device = epx_device_of(request);

@@ -108,7 +108,9 @@ static __device__ EPX_COLD bool await_given_weights(const struct epx_combine_row
                         home, &bits);
         list.weight[i] = __uint_as_float(bits);
     }
-    return __all_sync(~0u, ok);
+    ok = __all_sync(~0u, ok);
+    __syncwarp();
+    return ok;
 }
 
 /* The whole warp: sends a slice of the sum of a record's pairs, and with the first slice gradients

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * own_sums.cuh - home side of a small combine, which adds rows as they come: parts from other
- * ranks, in the order of ranks, and between them this rank's own part, the sum of the token's pairs
- * here. The own part is rounded as if it had travelled, but never stored.
+ * ranks, in the order in which they are listed, and between them this rank's own part, the sum of
+ * the token's pairs here. The own part is rounded as if it had travelled, but never stored.
  */
 #ifndef EPX_KERNELS_FLOWS_SUMS_OWN_SUMS_CUH
 #define EPX_KERNELS_FLOWS_SUMS_OWN_SUMS_CUH

@@ -252,6 +252,7 @@ static __device__ EPX_COLD int32_t order_by_choice(const struct epx_combine_rows
         for (int m = 0; m < MOST; m++)
             place[m] += other < last[m];
     }
+    __syncwarp();
 #pragma unroll
     for (int m = 0; m < MOST; m++)
         if (m * EPX_WARP + lane_id() < num) {
