@@ -14,6 +14,7 @@ nobase_dist_doc_DATA += \
   docs/dispatch_combine.svg \
   docs/frameworks.md \
   docs/performance.md \
+  docs/waiting.md \
   docs/python.md \
   docs/support.md \
   docs/te.md \

@@ -117,6 +117,8 @@ int epx_check_exchange(int count, EPX_Datatype datatype, const EPX_Request *requ
 int epx_check_exchange_buffers(const struct epx_comm *comm, const struct epx_call *call,
                                int64_t end_row);
 int epx_check_exchange_rows(const struct epx_comm *comm, const struct epx_call *call);
+/* Whether what a persistent request was made with is checked at each start, and that check. */
+int epx_checks_start(const struct epx_request *persistent);
 int epx_check_start(const struct epx_request *persistent);
 
 /* What every routing checks and keeps: its tokens and request, its ids as a buffer to check, and

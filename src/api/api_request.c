@@ -67,8 +67,14 @@ static int check_completable(EPX_Request *request, struct epx_comm **comm)
     return EPX_SUCCESS;
 }
 
+/* Who is told of an error, once the lock is released. */
+struct told {
+    struct epx_comm *comm; /* whose error handler is called; NULL = that of MPI_COMM_SELF */
+    struct epx_comm *held; /* until then, as its last request is gone; or NULL */
+};
+
 /* Takes the outcome of an operation that is complete, or none. */
-static int take(EPX_Request *handle, MPI_Status *status)
+static int take(EPX_Request *handle, MPI_Status *status, struct told *told)
 {
     struct epx_request *request = *handle;
     int error = request ? request->error : EPX_SUCCESS;
@@ -76,35 +82,43 @@ static int take(EPX_Request *handle, MPI_Status *status)
     fill_status(status, request && error == EPX_SUCCESS ? request->received_rows : 0, error);
     if (!request)
         return EPX_SUCCESS;
-    if (error != EPX_SUCCESS)
+    if (error != EPX_SUCCESS) {
         epx_fail_quietly(error, request->message);
+        epx_comm_retain(told->held = request->comm);
+    }
     *handle = EPX_REQUEST_NULL;
     epx_request_done(request);
     return error;
 }
 
-/* With the lock held: waits for what a request stands for, and completes it. *comm is the
- * communicator whose error handler is to be told of an error. */
-static int complete(EPX_Request *request, MPI_Status *status, struct epx_comm **comm)
+/* With the lock held: waits for what a request stands for, and completes it. */
+static int complete(EPX_Request *request, MPI_Status *status, struct told *told)
 {
     EPX_Request *operation;
 
-    EPX_TRY(check_completable(request, comm));
+    EPX_TRY(check_completable(request, &told->comm));
     operation = operation_of(request);
     if (*operation != EPX_REQUEST_NULL)
         wait_for(*operation);
-    return take(operation, status);
+    return take(operation, status, told);
+}
+
+static int tell(const struct told *told, int error)
+{
+    epx_api_return(told->comm, error);
+    epx_comm_release(told->held);
+    return error;
 }
 
 static int wait_and_return(EPX_Request *request, MPI_Status *status)
 {
-    struct epx_comm *comm;
+    struct told told = {NULL, NULL};
     int rc;
 
     epx_lock();
-    rc = complete(request, status, &comm);
+    rc = complete(request, status, &told);
     epx_unlock();
-    return epx_api_return(comm, rc);
+    return rc == EPX_SUCCESS ? rc : tell(&told, rc);
 }
 
 /*
@@ -122,22 +136,34 @@ int EPX_Wait(EPX_Request *request, MPI_Status *status)
     return wait_and_return(request, status);
 }
 
-/* With the lock held: makes a pass for an operation that is not complete; *idle: in vain. */
-static int is_complete(struct epx_request *operation, int *idle)
+/* What a look at an operation says to a thread that may look again. */
+enum look { NOTHING, IN_VAIN, MOVED };
+
+/* With the lock held: makes a pass for an operation that is not complete. */
+static enum look look_at(struct epx_request *operation)
 {
-    if (!operation || operation->complete)
-        return 1;
-    *idle = !make_pass(operation) && !operation->complete;
+    enum look look = MOVED;
+
+    if (!operation)
+        return NOTHING;
+    if (operation->complete)
+        return MOVED;
+    if (!make_pass(operation) && !operation->complete)
+        look = IN_VAIN;
     epx_waits_leave();
-    return operation->complete;
+    return look;
 }
 
-static int test(EPX_Request *request, int *flag, MPI_Status *status, struct epx_comm **comm,
-                int *idle)
+static int test(EPX_Request *request, int *flag, MPI_Status *status, struct told *told,
+                enum look *look)
 {
-    EPX_TRY(check_completable(request, comm));
-    *flag = is_complete(*operation_of(request), idle);
-    return *flag ? take(operation_of(request), status) : EPX_SUCCESS;
+    struct epx_request *operation;
+
+    EPX_TRY(check_completable(request, &told->comm));
+    operation = *operation_of(request);
+    *look = look_at(operation);
+    *flag = !operation || operation->complete;
+    return *flag ? take(operation_of(request), status, told) : EPX_SUCCESS;
 }
 
 /*
@@ -150,16 +176,18 @@ static int test(EPX_Request *request, int *flag, MPI_Status *status, struct epx_
  */
 int EPX_Test(EPX_Request *request, int *flag, MPI_Status *status)
 {
-    struct epx_comm *comm;
-    int rc, idle = 0;
+    struct told told = {NULL, NULL};
+    enum look look = NOTHING;
+    int rc;
 
     EPX_API_ENTER();
     EPX_API_FAIL_IF(!flag, EPX_ERR_ARG, "flag is NULL");
     epx_lock();
-    rc = test(request, flag, status, &comm, &idle);
+    rc = test(request, flag, status, &told, &look);
     epx_unlock();
-    epx_pause_between_calls(!idle);
-    return epx_api_return(comm, rc);
+    if (look != NOTHING)
+        epx_pause_between_calls(look == MOVED);
+    return rc == EPX_SUCCESS ? rc : tell(&told, rc);
 }
 
 /* With the lock held: checks all requests of a list. What any of their operations has left for when

@@ -34,7 +34,21 @@ static int check_to_start(const EPX_Request *request, struct epx_comm **comm)
 {
     EPX_TRY(check_persistent(request, comm));
     EPX_FAIL_IF(!(*comm)->handle.held, EPX_ERR_COMM, "the communicator of the request was freed");
-    return epx_check_start(*request);
+    return EPX_SUCCESS;
+}
+
+/* Releases the lock meanwhile: a driver of GPUs, which is asked about buffers, may wait for what
+ * another thread does with the lock. */
+static int check_arguments(const struct epx_request *persistent)
+{
+    int rc;
+
+    if (!epx_checks_start(persistent))
+        return EPX_SUCCESS;
+    epx_unlock();
+    rc = epx_check_start(persistent);
+    epx_lock();
+    return rc;
 }
 
 /* Starts an operation after all checks. */
@@ -51,8 +65,10 @@ static int start(struct epx_request *persistent)
 /* With the lock held: checks all, then starts all. */
 static int start_all(int n, EPX_Request requests[], struct epx_comm **comm)
 {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         EPX_TRY(check_to_start(&requests[i], comm));
+        EPX_TRY(check_arguments(requests[i]));
+    }
     for (int i = 0; i < n; i++) {
         *comm = requests[i]->comm;
         EPX_TRY(start(requests[i]));

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* calls.c - what functions that move rows have in common: checks of rows, and the hand-over. */
+#include <stddef.h>
+
 #include "api/api.h"
 #include "api/profile.h"
 #include "coll/attach.h"
@@ -77,10 +79,11 @@ int epx_check_routed(const struct epx_route *route, const EPX_Request *request,
     return EPX_SUCCESS;
 }
 
-/* Gives rows of no bytes that have no address one to compute with, which nobody reads. */
+/* Gives rows of no bytes that have no address one to compute with, which nobody reads. It may be
+ * checked again, when a persistent request is started. */
 static void take_any_address(struct epx_call *call)
 {
-    static char none;
+    static _Alignas(max_align_t) char none;
 
     for (int f = 0; f < call->fields.num; f++) {
         struct epx_field *field = &call->fields.at[f];
@@ -236,9 +239,12 @@ int epx_check_exchange_rows(const struct epx_comm *comm, const struct epx_call *
 }
 
 /* Kernels check the counts on device memory, and those that are kept were checked at first. */
+int epx_checks_start(const struct epx_request *persistent)
+{
+    return !persistent->call.kept && !epx_transport_device_ops(persistent->comm);
+}
+
 int epx_check_start(const struct epx_request *persistent)
 {
-    if (persistent->call.kept || epx_transport_device_ops(persistent->comm))
-        return EPX_SUCCESS;
     return epx_check_exchange_rows(persistent->comm, &persistent->call);
 }

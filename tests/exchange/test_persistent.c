@@ -1,15 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_persistent.c - every byte of what EPX_Alltoallv_init and EPX_Start do, however often. */
+#define _GNU_SOURCE /* syscall */
+#include <sched.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "support/exchange.h"
 #include "support/operation.h"
 #include "support/space.h"
 #include "support/suite.h"
 
-enum { STARTS = 5, SEVERAL = 5 };
+enum { STARTS = 5, SEVERAL = 5, POLLS = 500, MOST_RANKS = 16 };
 
 static EPX_Comm comm;
+static _Thread_local int yields; /* of this thread, to others that want its core */
+
+/* Takes the place of the C library's. */
+int sched_yield(void)
+{
+    yields++;
+    return (int)syscall(SYS_sched_yield);
+}
 
 static void open_comm(void)
 {
@@ -118,6 +130,62 @@ START_TEST(nothing_at_all_is_exchanged)
     EXPECT_CODE(exchange_init(&x, _i / 2 ? EPX_FIXED_COUNTS : 0), EPX_SUCCESS);
     for (int i = 0; i < STARTS; i++)
         start(&x);
+    end(&x);
+}
+END_TEST
+
+/* Rows of no bytes are counted, and have no buffers. */
+START_TEST(rows_of_no_bytes_need_no_buffer)
+{
+    int64_t counts[MOST_RANKS], displs[MOST_RANKS] = {0}, came[MOST_RANKS], came_at[MOST_RANKS];
+    EPX_Request request;
+
+    if (space_is_device() || suite_size > MOST_RANKS) /* counts lie on the host */
+        return;
+    for (int r = 0; r < suite_size; r++)
+        counts[r] = 10 * suite_rank + r;
+    EXPECT_CODE(EPX_Alltoallv_init(NULL, counts, displs, NULL, came, came_at, 10000, 0,
+                                   EPX_BYTE + _i / 2, comm, EPX_STREAM_NULL,
+                                   _i % 2 ? EPX_FIXED_COUNTS : 0, &request),
+                EPX_SUCCESS);
+    for (int i = 0; i < STARTS; i++) {
+        memset(came, 0, sizeof(came));
+        EXPECT_CODE(EPX_Start(&request), EPX_SUCCESS);
+        EXPECT_CODE(EPX_Wait(&request, MPI_STATUS_IGNORE), EPX_SUCCESS);
+        for (int r = 0; r < suite_size; r++)
+            EXPECT(came[r] == 10 * r + suite_rank, "%lld rows from rank %d", (long long)came[r], r);
+        SETTLE();
+    }
+    EXPECT_CODE(EPX_Request_free(&request), EPX_SUCCESS);
+    SETTLE();
+}
+END_TEST
+
+/* A thread that asks in turn about a null request and one that waits for others. */
+START_TEST(a_null_request_does_not_keep_a_poller_from_yielding)
+{
+    struct exchange x = exchange_of(90, EPX_BYTE, 8, 1);
+    EPX_Request none = EPX_REQUEST_NULL;
+    int done = 0, null_done;
+
+    if (suite_size == 1)
+        return;
+    EXPECT_CODE(exchange_init(&x, 0), EPX_SUCCESS);
+    SETTLE();
+    if (suite_rank == 0) {
+        EXPECT_CODE(EPX_Start(&x.request), EPX_SUCCESS);
+        yields = 0;
+        for (int i = 0; i < POLLS; i++) {
+            EXPECT_CODE(EPX_Test(&none, &null_done, MPI_STATUS_IGNORE), EPX_SUCCESS);
+            EXPECT_CODE(EPX_Test(&x.request, &done, MPI_STATUS_IGNORE), EPX_SUCCESS);
+        }
+        EXPECT(!done && yields > 0, "done: %d, yields: %d", done, yields);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (suite_rank)
+        EXPECT_CODE(EPX_Start(&x.request), EPX_SUCCESS);
+    exchange_wait(&x);
+    SETTLE();
     end(&x);
 }
 END_TEST
@@ -547,6 +615,8 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, rows_of_any_length_arrive, 0, 5);
     tcase_add_loop_test(tcase, fixed_counts_are_read_once, 0, 6);
     tcase_add_loop_test(tcase, nothing_at_all_is_exchanged, 0, 4);
+    tcase_add_loop_test(tcase, rows_of_no_bytes_need_no_buffer, 0, 14);
+    tcase_add_test(tcase, a_null_request_does_not_keep_a_poller_from_yielding);
     tcase_add_loop_test(tcase, a_rank_without_room_may_start_again, 0, 3);
     tcase_add_test(tcase, several_are_started_together);
     tcase_add_test(tcase, several_complete_in_any_order);

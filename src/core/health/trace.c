@@ -73,7 +73,8 @@ static void find_file(void)
     clock_gettime(CLOCK_REALTIME, &time);
     trace.ahead_ns = ((int64_t)time.tv_sec - EPOCH_S) * 1000000000 + time.tv_nsec - epx_now_ns();
     trace.process =
-        (uint32_t)((epx_machine_key(machine.nodename) * 31 + getpid()) * 31 + time.tv_nsec) &
+        (uint32_t)(((uint64_t)epx_machine_key(machine.nodename) * 31 + (uint64_t)getpid()) * 31 +
+                   (uint64_t)time.tv_nsec) &
         INT32_MAX;
     trace.rank = -1;
     snprintf(trace.name, sizeof(trace.name), "%s", name);
