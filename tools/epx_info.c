@@ -466,9 +466,10 @@ int main(int argc, char **argv)
 {
     int show = parse_options(argc, argv);
 
+    if (show < 0 && !is_first()) /* whose failure could end rank 0 before it has said why */
+        return EXIT_SUCCESS;
     if (show < 0) {
-        if (is_first())
-            fputs(usage, stderr);
+        fputs(usage, stderr);
         return 2;
     }
     if (show & SHOW_TRANSPORTS && by_address_is_wanted())
