@@ -198,6 +198,12 @@ static int small_pays(const struct epx_shape *shape)
            pairs / shape->ranks * shape->row_bytes <= limits.pair_bytes;
 }
 
+/* Whether blocks that send wait for weights of other ranks. */
+static int senders_wait(const struct epx_shape *shape)
+{
+    return shape->given_weights && shape->ranks > 1;
+}
+
 /* Whether there is room for rows in a bank, for a flag a slice, and for weights. A rank that is
  * alone puts none there; beyond a bank's room its small operations are the faster where a token has
  * one slot, rows have whole words, and none are added. */
@@ -209,8 +215,7 @@ static int have_room(const struct epx_gpu *gpu, const struct epx_shape *shape,
     if (shape->ranks == 1 && shape->route.top_k == 1 && !is_odd(shape->row_bytes) &&
         !epx_verb_adds(shape->verb))
         return 1;
-    if (shape->given_weights && shape->ranks > 1 &&
-        pairs_of(&shape->route, shape->ranks) > EPX_SMALL_PAIRS)
+    if (senders_wait(shape) && pairs_of(&shape->route, shape->ranks) > EPX_SMALL_PAIRS)
         return 0;
     return rows * banks->slices.num <= EPX_BANK_FLAGS &&
            rows <= (gpu->packets_at - flags) / banks->pitch;
@@ -272,7 +277,7 @@ static void share_out_small(const struct epx_gpu *gpu, const struct epx_shape *s
 {
     /* A rank that is alone sends no rows, but a routing's ids. */
     const int alone = shape->ranks == 1 && !epx_verb_routes(shape->verb);
-    const int32_t movers = shape->given_weights ? (int32_t)most(gpu->movers / 2, 2) : gpu->movers;
+    const int32_t movers = senders_wait(shape) ? (int32_t)most(gpu->movers / 2, 2) : gpu->movers;
     int64_t pieces = (int64_t)shape->route.max_tokens * banks->slices.num;
     int64_t at_most = gpu->most_senders, at_least;
 
@@ -283,7 +288,7 @@ static void share_out_small(const struct epx_gpu *gpu, const struct epx_shape *s
     banks->senders = blocks_for(alone ? 0 : pieces * width, at_most);
     at_most = movers - banks->senders;
     at_least =
-        (gpu->max_sms || shape->given_weights) && at_most < gpu->blocks ? at_most : gpu->blocks;
+        (gpu->max_sms || senders_wait(shape)) && at_most < gpu->blocks ? at_most : gpu->blocks;
     banks->receivers = (int32_t)most(blocks_that_take(shape, pieces, at_most), at_least);
 }
 

@@ -252,6 +252,22 @@ START_TEST(given_weights_travel_by_banks_where_they_have_room)
 }
 END_TEST
 
+/* A rank that is alone waits for no weights. */
+START_TEST(given_weights_change_nothing_on_one_rank)
+{
+    const struct epx_gpu gpu = gpu_of(132, 0);
+    struct epx_shape shape = shape_of(EPX_VERB_COMBINE, 1, 8, 1 << _i, 14336);
+    const struct epx_way without = epx_way_of_shape(&gpu, &shape);
+    struct epx_way way;
+
+    shape.given_weights = 1;
+    way = epx_way_of_shape(&gpu, &shape);
+    EXPECT(memcmp(&way, &without, sizeof(way)) == 0, "%d and %d blocks, not %d and %d",
+           way.banks.senders, way.banks.receivers, without.banks.senders, without.banks.receivers);
+    SETTLE();
+}
+END_TEST
+
 /* With --enable-jitter limits on pairs are lower, so that small tests go both ways. */
 static Suite *make_suite(void)
 {
@@ -265,6 +281,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, only_biases_need_rounds, 0, 2);
     tcase_add_loop_test(tcase, given_weights_travel_by_banks_where_they_have_room, 0,
                         EPX_JITTERS ? 0 : 5);
+    tcase_add_loop_test(tcase, given_weights_change_nothing_on_one_rank, 0, EPX_JITTERS ? 0 : 13);
     suite_add_tcase(suite, tcase);
     return suite;
 }
