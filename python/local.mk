@@ -29,8 +29,8 @@ python_modules = \
   python/epx/torch.py
 python_interface_modules = \
   python/epx/interfaces/__init__.py \
-  python/epx/interfaces/ground.py \
-  python/epx/interfaces/powers.py
+  python/epx/interfaces/fp8.py \
+  python/epx/interfaces/ground.py
 python_te_modules = \
   python/epx/te/__init__.py \
   python/epx/te/_buffer.py \

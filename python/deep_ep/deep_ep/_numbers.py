@@ -6,10 +6,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from epx.interfaces import exponents_above
+from epx.interfaces import LARGEST, exponents_above, largest, scaled
 
 BLOCK = 128  # elements of a scale
-_MOST = 448.0  # of float8_e4m3fn
 _LEAST = 1e-4  # of a block: what is below has the scale of this
 
 
@@ -23,18 +22,18 @@ def to_fp8(x: Tensor, *, round_scale: bool, packed: bool) -> tuple[Tensor, Tenso
 
     ``round_scale``: scales are powers of two; ``packed``: their exponents, four in an int32.
     """
-    blocks = x.view(x.shape[0], x.shape[1] // BLOCK, BLOCK).float()  # also without tokens
-    most = blocks.abs().amax(2).clamp(min=_LEAST)
-    scales = most / _MOST
+    blocks = x.detach().view(x.shape[0], x.shape[1] // BLOCK, BLOCK)  # also without tokens
+    most = largest(blocks).clamp_(min=_LEAST)
+    scales = most * (1 / LARGEST)  # as DeepEP
     if round_scale:
         exponents = exponents_above(scales)
         scales = (exponents << 23).view(torch.float32)
-        factors = 1.0 / scales
+        factors = scales.reciprocal()
     else:
-        factors = _MOST / most
-    rows = (blocks * factors[:, :, None]).to(torch.float8_e4m3fn).view(x.shape)
+        factors = torch.div(torch.tensor(LARGEST, device="cpu"), most)
+    rows = scaled(blocks, factors).view(x.shape)
     if packed:
-        return rows, exponents.to(torch.uint8).contiguous().view(torch.int32)
+        return rows, exponents.to(torch.uint8).view(torch.int32)
     return rows, scales
 
 

@@ -3,7 +3,15 @@
 
 from __future__ import annotations
 
+from epx.interfaces.fp8 import LARGEST, exponents_above, largest, scaled
 from epx.interfaces.ground import Ground, check_experts, refuse
-from epx.interfaces.powers import exponents_above
 
-__all__ = ["Ground", "check_experts", "exponents_above", "refuse"]
+__all__ = [
+    "LARGEST",
+    "Ground",
+    "check_experts",
+    "exponents_above",
+    "largest",
+    "refuse",
+    "scaled",
+]

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from epx.interfaces import exponents_above
+from epx.interfaces import LARGEST, exponents_above, largest, scaled
 from epx.te._group import refuse
 
 BLOCK = 32  # elements of a scale
-_MOST = 448.0  # of float8_e4m3fn
 _BIAS = 127  # of an exponent; 255 is NaN
 
 
@@ -39,11 +38,10 @@ def num_scales(hidden: int) -> int:
 
 def quantize(x: Tensor) -> tuple[Tensor, Tensor]:
     """Rows [T, H] in float8_e4m3fn, and their scales, uint8 [T, H / 32]."""
-    blocks = x.reshape(x.shape[0], num_scales(x.shape[1]), BLOCK).float()
-    exponents = exponents_above(blocks.abs().amax(2) / _MOST).clamp(max=255)
+    blocks = x.detach().reshape(x.shape[0], num_scales(x.shape[1]), BLOCK)
+    exponents = exponents_above(largest(blocks) / LARGEST).clamp_(max=255)
     factors = ((2 * _BIAS - exponents).clamp(min=1) << 23).view(torch.float32)
-    rows = (blocks * factors[:, :, None]).to(torch.float8_e4m3fn).view(x.shape)
-    return rows, exponents.to(torch.uint8)
+    return scaled(blocks, factors).view(x.shape), exponents.to(torch.uint8)
 
 
 def dequantize(rows: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:

@@ -111,7 +111,7 @@ def test_rows_in_fp8_have_a_scale_a_block(comm, buffer, scales, ending):
         for at, (rank, token, _) in enumerate(slab):
             blocks = every[rank].x[token].float().view(-1, 128)
             most = blocks.abs().amax(1).clamp(min=1e-4)
-            wanted = (most.to(got.device) / 448).cpu()  # on GPUs torch multiplies by 1 / 448
+            wanted = most * (1 / 448)  # as DeepEP
             scale = torch.tensor(got[expert, at].tolist(), dtype=got.dtype, device="cpu")
             if scales == "packed":
                 exponents = scale.view(torch.uint8).to(torch.int32)
@@ -120,7 +120,12 @@ def test_rows_in_fp8_have_a_scale_a_block(comm, buffer, scales, ending):
                 assert torch.equal(scale, wanted)
             else:
                 assert torch.equal(scale, 2.0 ** torch.log2(wanted).ceil())
-            value = rows[expert, at].cpu().float().view(-1, 128) * scale[:, None]
+            factors = torch.tensor(448.0, device="cpu") / most
+            if scales != "float32":
+                factors = 1 / scale
+            sent = (blocks * factors[:, None]).to(torch.float8_e4m3fn)
+            assert torch.equal(rows[expert, at].cpu().view(-1, 128).float(), sent.float())
+            value = sent.float() * scale[:, None]
             assert ((value - blocks).abs() <= blocks.abs() / 16 + scale[:, None] / 512).all()
     assert counts.tolist() == slabs_of(comm)[1]
 
