@@ -303,6 +303,8 @@ int epx_python_device_push(void *context);
 void epx_python_device_pop(void);
 int epx_python_device_of(const void *memory);
 int epx_python_device_copy(void *to, const void *from, size_t bytes, EPX_Stream stream);
+int epx_python_device_place(void **memory, const void *host, size_t bytes);
+int epx_python_device_fetch(void *host, void *memory, size_t bytes);
 int epx_python_device_zero(int32_t *word, EPX_Stream stream);
 int epx_python_device_capture(EPX_Stream stream, uint64_t *capture);
 int epx_python_device_mark(void *context, void **event, EPX_Stream stream);

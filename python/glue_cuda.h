@@ -25,6 +25,7 @@ struct epx_python_cuda {
     int (*synchronize)(void);
     int (*get_attribute)(void *value, int attribute, uint64_t memory);
     int (*copy)(uint64_t to, uint64_t from, size_t bytes, EPX_Stream stream);
+    int (*copy_now)(uint64_t to, uint64_t from, size_t bytes);
     int (*fill)(uint64_t to, unsigned value, size_t count, EPX_Stream stream);
     int (*create_event)(void **event, unsigned flags);
     int (*destroy_event)(void *event);

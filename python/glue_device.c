@@ -100,6 +100,32 @@ int epx_python_device_copy(void *to, const void *from, size_t bytes, EPX_Stream 
     return outcome(cuda->copy((uintptr_t)to, (uintptr_t)from, bytes, stream), "cuMemcpyDtoDAsync");
 }
 
+/* Makes memory of the current context's GPU with what the host's has. */
+int epx_python_device_place(void **memory, const void *host, size_t bytes)
+{
+    const struct epx_python_cuda *cuda;
+    uint64_t made;
+    int rc;
+
+    EPX_PYTHON_TRY(ask(&cuda));
+    EPX_PYTHON_TRY(outcome(cuda->allocate(&made, bytes), "cuMemAlloc"));
+    rc = outcome(cuda->copy_now(made, (uintptr_t)host, bytes), "cuMemcpy");
+    *memory = (void *)(uintptr_t)made;
+    if (rc != EPX_SUCCESS)
+        cuda->free(made);
+    return rc;
+}
+
+/* Copies what epx_python_device_place made to the host, and frees it. */
+int epx_python_device_fetch(void *host, void *memory, size_t bytes)
+{
+    const struct epx_python_cuda *cuda = epx_python_cuda();
+    const int error = cuda->copy_now((uintptr_t)host, (uintptr_t)memory, bytes);
+
+    cuda->free((uintptr_t)memory);
+    return outcome(error, "cuMemcpy");
+}
+
 int epx_python_device_zero(int32_t *word, EPX_Stream stream)
 {
     const struct epx_python_cuda *cuda;

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { RANKS_NAMED = 8 };
 
@@ -63,25 +64,55 @@ static void leave_agreement(struct epx_python_comm *comm)
         epx_python_mpi()->leave_agreement(comm->ranks);
 }
 
-/* Ranks that shrank have nothing but EPX: each sends its number to all. */
-static int gather_by_rows(const struct epx_python_comm *comm, int64_t *numbers)
+/* Sends the number behind the first R to all ranks, and receives theirs in those; behind it is room
+ * for counts and displacements. */
+static int send_number(const struct epx_python_comm *comm, int64_t *numbers)
 {
-    const size_t size = (size_t)comm->size;
-    int64_t *counts = calloc(4 * size, sizeof(*counts));
+    const int size = comm->size;
+    int64_t *counts = numbers + size + 1;
     EPX_Request request;
     int rc;
 
-    if (!counts)
-        return epx_python_fail(EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
-    for (size_t r = 0; r < size; r++)
-        counts[r] = 1;
     rc = EPX_Alltoallv(&numbers[size], counts, counts + size, numbers, counts + 2 * size,
-                       counts + 3 * size, comm->size, 1, EPX_FLOAT64, comm->comm, EPX_STREAM_NULL,
+                       counts + 3 * size, size, 1, EPX_FLOAT64, comm->comm, EPX_STREAM_NULL,
                        &request);
     if (rc == EPX_SUCCESS)
         rc = EPX_Wait(&request, MPI_STATUS_IGNORE);
-    free(counts);
     return epx_python_check(comm, rc);
+}
+
+static int send_number_on_device(const struct epx_python_comm *comm, int64_t *numbers, size_t bytes)
+{
+    void *there;
+    int rc, fetched;
+
+    EPX_PYTHON_TRY(epx_python_device_push(comm->context));
+    rc = epx_python_device_place(&there, numbers, bytes);
+    if (rc == EPX_SUCCESS) {
+        rc = send_number(comm, there);
+        fetched = epx_python_device_fetch(numbers, there, bytes);
+        rc = rc == EPX_SUCCESS ? fetched : rc;
+    }
+    epx_python_device_pop();
+    return rc;
+}
+
+/* Ranks that shrank have nothing but EPX: each sends its number to all. */
+static int gather_by_rows(const struct epx_python_comm *comm, int64_t *numbers)
+{
+    const size_t size = (size_t)comm->size, bytes = (5 * size + 1) * sizeof(*numbers);
+    int64_t *words = calloc(1, bytes);
+    int rc;
+
+    if (!words)
+        return epx_python_fail(EPX_ERR_NO_MEM, "no memory for %d ranks", comm->size);
+    words[size] = numbers[size];
+    for (size_t r = 0; r < size; r++)
+        words[size + 1 + r] = 1;
+    rc = comm->on_device ? send_number_on_device(comm, words, bytes) : send_number(comm, words);
+    memcpy(numbers, words, size * sizeof(*numbers));
+    free(words);
+    return rc;
 }
 
 /* The last of the numbers is this rank's own. */
