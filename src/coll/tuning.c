@@ -559,7 +559,7 @@ struct epx_way epx_way_of_shape(const struct epx_gpu *gpu, const struct epx_shap
     way.rounds =
         epx_rounds_of(shape->row_bytes, 0, width, shape->route.max_tokens, shape->stage_bytes);
     way.in_rounds =
-        !way.banks.senders && (way.rounds.num > 1 || shape->biased || shape->given_weights);
+        !way.banks.senders && (way.rounds.num > 1 || shape->biased || senders_wait(shape));
     if (way.banks.senders)
         way.rounds.cut = epx_segments_cut(shape->row_bytes, shape->row_bytes);
     else

@@ -59,12 +59,6 @@ struct banked_places {
     }
 };
 
-/* Whether rows are multiplied by the weights of their pairs. */
-static __device__ __forceinline__ bool multiplies(const struct epx_combine_rows &a)
-{
-    return (a.weights || a.token_weights) && !a.backward;
-}
-
 /* The words for the weights of a token's pairs in a bank. */
 static __device__ __forceinline__ uint64_t *given_words(const struct epx_combine_rows &a,
                                                         char *bank, int32_t home, int32_t token)

@@ -143,7 +143,7 @@ static __device__ void send_chunks(const struct sum_mover &m, struct record_run 
         m, runs, no_task_of(m.crew, &m.a.comm.state->runs), {0, 0}, 0, 0, 1
     };
 
-    if (m.a.weights && !m.a.backward)
+    if (multiplies(m.a))
         add_sums<sum_kind<T, true, true>, ODD>(sender, ring, sums);
     else
         add_sums<sum_kind<T, true, false>, ODD>(sender, ring, sums);
@@ -304,7 +304,7 @@ static __device__ void take_tokens(const struct sum_mover &m, struct summands *s
         m, no_task_of(m.crew, &m.a.comm.state->taken), false
     };
 
-    if (m.a.weights && !m.a.backward)
+    if (multiplies(m.a))
         add_sums<sum_kind<T, false, true>, ODD>(receiver, ring, sums);
     else
         add_sums<sum_kind<T, false, false>, ODD>(receiver, ring, sums);

@@ -16,6 +16,12 @@ static inline int epx_sum_kernel(const struct epx_combine_rows *args)
     return (int)(args->datatype - EPX_FLOAT16) + (args->wide ? NUM_ADDED_TYPES : 0);
 }
 
+/* Whether rows are multiplied by the weights of their pairs. */
+static __device__ __forceinline__ bool multiplies(const struct epx_combine_rows &a)
+{
+    return (a.weights || a.token_weights) && !a.backward;
+}
+
 /* A row of a round on the expert's rank: the row-th of the round from its home. */
 struct round_row {
     int32_t home;
@@ -138,9 +144,9 @@ static __device__ void send_sum(const struct epx_combine_rows &a, const Places &
     list_pairs<T>(a, offset, at.record, list);
     if (given)
         list_given(at.record, given, list);
-    sum_rows<typename T::row, typename T::part>(
-        list, at.record->num_slots, given || (a.weights && !a.backward),
-        part.bytes / (int64_t)sizeof(typename T::part), places.sum_for(at) + part.offset);
+    sum_rows<typename T::row, typename T::part>(list, at.record->num_slots, multiplies(a),
+                                                part.bytes / (int64_t)sizeof(typename T::part),
+                                                places.sum_for(at) + part.offset);
     if (weighted && offset == 0)
         send_weights(a, at.record, places.weights_for(at));
     __syncwarp();
