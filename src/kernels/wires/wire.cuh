@@ -20,11 +20,10 @@
 #ifndef EPX_KERNELS_WIRES_WIRE_CUH
 #define EPX_KERNELS_WIRES_WIRE_CUH
 
-#include <type_traits>
-
 #include "kernels/args/bank_args.h"
 #include "kernels/args/device_comm.h"
 #include "kernels/warp/copy_row.cuh"
+#include "kernels/warp/policy.cuh"
 
 /* A slice of a row of a bank. */
 struct bank_slice {
@@ -46,28 +45,23 @@ struct coming_slice {
     int32_t source;
 };
 
-#define EPX_WIRE_HAS(Wire, function, ...)                                                          \
-    static_assert(std::is_same<decltype(&Wire::function), __VA_ARGS__>::value,                     \
-                  "a wire has " #function "()")
-
 /* Stands beside each wire. */
 template <typename Wire> struct checked_wire {
     static constexpr bool TELLS = Wire::TELLS;
 
-    EPX_WIRE_HAS(Wire, stamp_of, struct stamp (*)(uint64_t));
-    EPX_WIRE_HAS(Wire, place, char *(*)(const struct bank_slice &));
-    EPX_WIRE_HAS(Wire, send_copy,
-                 void (*)(const char *, int64_t, const struct row_list &, int32_t, struct stamp));
-    EPX_WIRE_HAS(Wire, send_word,
-                 void (*)(const struct bank_slice &, int32_t, float, struct stamp));
-    EPX_WIRE_HAS(Wire, tell,
-                 void (*)(const struct epx_device_comm &, const struct bank_slice &, struct stamp));
-    EPX_WIRE_HAS(Wire, spread,
-                 bool (*)(const struct epx_device_comm &, const struct coming_slice &, int64_t,
-                          const struct row_list &, int32_t));
-    EPX_WIRE_HAS(Wire, take_word,
-                 bool (*)(const struct epx_device_comm &, const struct coming_slice &, int32_t,
-                          float &));
+    EPX_HAS(Wire, stamp_of, struct stamp (*)(uint64_t));
+    EPX_HAS(Wire, place, char *(*)(const struct bank_slice &));
+    EPX_HAS(Wire, send_copy,
+            void (*)(const char *, int64_t, const struct row_list &, int32_t, struct stamp));
+    EPX_HAS(Wire, send_word, void (*)(const struct bank_slice &, int32_t, float, struct stamp));
+    EPX_HAS(Wire, tell,
+            void (*)(const struct epx_device_comm &, const struct bank_slice &, struct stamp));
+    EPX_HAS(Wire, spread,
+            bool (*)(const struct epx_device_comm &, const struct coming_slice &, int64_t,
+                     const struct row_list &, int32_t));
+    EPX_HAS(Wire, take_word,
+            bool (*)(const struct epx_device_comm &, const struct coming_slice &, int32_t,
+                     float &));
 };
 
 #endif

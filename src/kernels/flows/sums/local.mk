@@ -11,6 +11,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/flows/sums/packed_places.cuh \
   src/kernels/flows/sums/pass_sums.cu \
   src/kernels/flows/sums/passed_sums.cuh \
+  src/kernels/flows/sums/places.cuh \
   src/kernels/flows/sums/record_runs.cuh \
   src/kernels/flows/sums/sum_movers.cuh \
   src/kernels/flows/sums/sum_packets.cuh \

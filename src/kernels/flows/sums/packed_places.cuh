@@ -25,7 +25,7 @@ static __device__ __forceinline__ int32_t last_choice_of(struct epx_wire_record 
     return num ? (int32_t)(epx_wire_pairs(record)[num - 1].expert_choice & 255) : -1;
 }
 
-/* Where sums and weights lie in messages; answers what stored_places answers. */
+/* Sums, and weights behind them, in messages: as places.cuh says. */
 struct packed_places {
     static constexpr bool on_nodes = true;
     const struct epx_combine_rows &a;
@@ -77,6 +77,8 @@ struct packed_places {
         return weights_behind(part_of_token(token, place), a.rounds)[choice];
     }
 };
+
+template struct checked_places<packed_places>;
 
 #endif
 

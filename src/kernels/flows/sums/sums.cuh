@@ -6,7 +6,7 @@
 #ifndef EPX_KERNELS_FLOWS_SUMS_SUMS_CUH
 #define EPX_KERNELS_FLOWS_SUMS_SUMS_CUH
 
-#include "kernels/args/sum_args.h"
+#include "kernels/flows/sums/places.cuh"
 #include "kernels/protocol/records.cuh"
 #include "kernels/warp/sum_rows.cuh"
 
@@ -21,67 +21,6 @@ static __device__ __forceinline__ bool multiplies(const struct epx_combine_rows 
 {
     return (a.weights || a.token_weights) && !a.backward;
 }
-
-/* A row of a round on the expert's rank: the row-th of the round from its home. */
-struct round_row {
-    int32_t home;
-    int64_t row;
-    struct epx_wire_record *record;
-};
-
-/* Where sums and weights lie if ranks store into each other's memory. */
-struct stored_places {
-    static constexpr bool on_nodes = false; /* all ranks count as one node */
-    const struct epx_combine_rows &a;
-    const struct epx_round &round;
-
-    __device__ __forceinline__ char *sum_for(const struct round_row &at) const
-    {
-        int64_t place = (at.record->token - round.first_token) * a.rounds.width + at.record->place;
-
-        return a.plan.stage[at.home] + place * a.rounds.pitch;
-    }
-
-    /* The weights of a row's pairs that its home has sent, one for each choice; NULL = none. */
-    __device__ __forceinline__ const float *given_weights(const struct round_row &at) const
-    {
-        const int64_t token = (int64_t)at.home * a.plan.shape.max_tokens + at.record->token;
-
-        return a.token_weights ? (const float *)(const void *)a.plan.weights[a.comm.rank] +
-                                     token * a.plan.shape.top_k
-                               : NULL;
-    }
-
-    /* Nobody needs to be told which rows have a sum: the home of each row knows. */
-    __device__ __forceinline__ void note_kept(const struct round_row &at) const
-    {
-    }
-
-    __device__ __forceinline__ float *weights_for(const struct round_row &at) const
-    {
-        return (float *)(void *)a.plan.weights[at.home] +
-               (int64_t)at.record->token * a.plan.shape.top_k;
-    }
-
-    /* Whether the place-th row of a token has a part. */
-    __device__ __forceinline__ bool has_part(int64_t token, int32_t place) const
-    {
-        return a.plan.token_slot[token * a.plan.most_rows + place] >= 0;
-    }
-
-    __device__ __forceinline__ char *part_of_token(int64_t token, int32_t place) const
-    {
-        int64_t at = (token - round.first_token) * a.rounds.width + place;
-
-        return a.plan.stage[a.comm.rank] + at * a.rounds.pitch;
-    }
-
-    __device__ __forceinline__ float weight_of(int64_t token, int64_t choice) const
-    {
-        return ((const float *)(const void *)
-                    a.plan.weights[a.comm.rank])[token * a.plan.shape.top_k + choice];
-    }
-};
 
 /* Expert side: lists the rows of a record's pairs, from an offset into each row that travels on. */
 template <typename T>
