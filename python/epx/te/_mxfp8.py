@@ -39,7 +39,7 @@ def num_scales(hidden: int) -> int:
 def quantize(x: Tensor) -> tuple[Tensor, Tensor]:
     """Rows [T, H] in float8_e4m3fn, and their scales, uint8 [T, H / 32]."""
     blocks = x.detach().reshape(x.shape[0], num_scales(x.shape[1]), BLOCK)
-    exponents = exponents_above(largest(blocks) / LARGEST).clamp_(max=255)
+    exponents = exponents_above(largest(blocks) / LARGEST)
     factors = ((2 * _BIAS - exponents).clamp(min=1) << 23).view(torch.float32)
     return scaled(blocks, factors).view(x.shape), exponents.to(torch.uint8)
 

@@ -354,6 +354,15 @@ def test_gradients_are_quantized_on_the_way(comm, capacity):
         check_quantized(comm, y.grad, room, 1)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_rows_of_other_types_are_quantized_alike(dtype):
+    from epx.te import _mxfp8
+
+    x = torch.randn(5, 64).bfloat16()
+    for made, wanted in zip(_mxfp8.quantize(x.to(dtype)), _mxfp8.quantize(x)):
+        assert torch.equal(made.view(torch.uint8), wanted.view(torch.uint8))
+
+
 def test_what_is_no_number_stays_none():
     x = torch.zeros((3, 64), dtype=torch.bfloat16)
     x[0, 5], x[1, 40], x[2] = torch.nan, torch.inf, 2.0**-130
