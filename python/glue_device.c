@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * glue_device.c - what an operation asks of CUDA itself: a context, where memory lies, copies on
- * a stream, marks behind them for other streams, and which capture a stream is in.
+ * a stream, marks behind them for other streams, and which capture a stream is in; and memory for
+ * what the host of a rank tells those of others.
  */
 #include "glue_cuda.h"
 
@@ -100,7 +101,8 @@ int epx_python_device_copy(void *to, const void *from, size_t bytes, EPX_Stream 
     return outcome(cuda->copy((uintptr_t)to, (uintptr_t)from, bytes, stream), "cuMemcpyDtoDAsync");
 }
 
-/* Makes memory of the current context's GPU with what the host's has. */
+/* Allocates memory on the GPU of the current context, and copies as many bytes of the host into it;
+ * epx_python_device_free is for the caller. */
 int epx_python_device_place(void **memory, const void *host, size_t bytes)
 {
     const struct epx_python_cuda *cuda;
@@ -110,20 +112,22 @@ int epx_python_device_place(void **memory, const void *host, size_t bytes)
     EPX_PYTHON_TRY(ask(&cuda));
     EPX_PYTHON_TRY(outcome(cuda->allocate(&made, bytes), "cuMemAlloc"));
     rc = outcome(cuda->copy_now(made, (uintptr_t)host, bytes), "cuMemcpy");
-    *memory = (void *)(uintptr_t)made;
-    if (rc != EPX_SUCCESS)
+    if (rc == EPX_SUCCESS)
+        *memory = (void *)(uintptr_t)made;
+    else
         cuda->free(made);
     return rc;
 }
 
-/* Copies what epx_python_device_place made to the host, and frees it. */
-int epx_python_device_fetch(void *host, void *memory, size_t bytes)
+int epx_python_device_fetch(void *host, const void *memory, size_t bytes)
 {
-    const struct epx_python_cuda *cuda = epx_python_cuda();
-    const int error = cuda->copy_now((uintptr_t)host, (uintptr_t)memory, bytes);
+    return outcome(epx_python_cuda()->copy_now((uintptr_t)host, (uintptr_t)memory, bytes),
+                   "cuMemcpy");
+}
 
-    cuda->free((uintptr_t)memory);
-    return outcome(error, "cuMemcpy");
+void epx_python_device_free(void *memory)
+{
+    epx_python_cuda()->free((uintptr_t)memory);
 }
 
 int epx_python_device_zero(int32_t *word, EPX_Stream stream)

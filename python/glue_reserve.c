@@ -64,8 +64,8 @@ static void leave_agreement(struct epx_python_comm *comm)
         epx_python_mpi()->leave_agreement(comm->ranks);
 }
 
-/* Sends the number behind the first R to all ranks, and receives theirs in those; behind it is room
- * for counts and displacements. */
+/* numbers[R], this rank's own, goes to all ranks, and theirs come to numbers[0] to numbers[R - 1].
+ * Then come R counts, each 1, and three times R zeros: displacements and what arrives. */
 static int send_number(const struct epx_python_comm *comm, int64_t *numbers)
 {
     const int size = comm->size;
@@ -84,14 +84,15 @@ static int send_number(const struct epx_python_comm *comm, int64_t *numbers)
 static int send_number_on_device(const struct epx_python_comm *comm, int64_t *numbers, size_t bytes)
 {
     void *there;
-    int rc, fetched;
+    int rc;
 
     EPX_PYTHON_TRY(epx_python_device_push(comm->context));
     rc = epx_python_device_place(&there, numbers, bytes);
     if (rc == EPX_SUCCESS) {
         rc = send_number(comm, there);
-        fetched = epx_python_device_fetch(numbers, there, bytes);
-        rc = rc == EPX_SUCCESS ? fetched : rc;
+        if (rc == EPX_SUCCESS)
+            rc = epx_python_device_fetch(numbers, there, bytes);
+        epx_python_device_free(there);
     }
     epx_python_device_pop();
     return rc;

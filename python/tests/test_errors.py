@@ -234,3 +234,16 @@ def test_a_full_slab_is_told_by_its_expert(comm, make_route, given, told):
     ids = torch.full_like(given.ids, E - 1)
     said = f"expert {E - 1} needs room for {comm.size * ids.numel()} rows, rows_per_expert is 1"
     told(Code.TRUNCATE, said, ep.dispatch, given.x, ids, given.weights, route)
+
+
+def test_ranks_that_shrank_tell_each_other_numbers(comm):
+    """They have nothing but EPX for that, on a GPU by memory of it."""
+    whole = epx.Comm()
+    made = whole.shrink()
+    assert made.largest(10 * made.rank - 5) == 10 * made.size - 15
+    made.reserve(512)
+    kept = made.empty((4,), torch.float32)
+    expect(Code.PENDING, "reserved", made.close)
+    del kept
+    made.close()
+    whole.close()
