@@ -11,6 +11,7 @@ libepx_cuda_la_SOURCES += \
   src/kernels/control_words.h \
   src/kernels/copy_queues.h \
   src/kernels/device_plan.h \
+  src/kernels/policy.cuh \
   src/kernels/ring.h \
   src/kernels/slices.h \
   src/kernels/small_parts.h

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* policy.cuh - checks that a template argument has the functions that its interface names. */
-#ifndef EPX_KERNELS_WARP_POLICY_CUH
-#define EPX_KERNELS_WARP_POLICY_CUH
+#ifndef EPX_KERNELS_POLICY_CUH
+#define EPX_KERNELS_POLICY_CUH
 
 #include <type_traits>
 

@@ -86,7 +86,7 @@ inline read_slot(r)
 #define STOPS(more) !(more)
 #endif
 
-/* push_rows (dispatch_direct.c, alltoallv_direct.c), push_sums (combine_direct.c): some slots, then
+/* push_rows (dispatch_direct.c, edges_out.c), push_sums (combine_direct.c): some slots, then
  * epx_ring_publish */
 inline push(r)
 {
@@ -103,7 +103,7 @@ inline push(r)
 #endif
 }
 
-/* pop_rows (dispatch_direct.c, alltoallv_direct.c): some slots, then epx_ring_release */
+/* pop_rows (dispatch_direct.c, edges_in.c): some slots, then epx_ring_release */
 inline pop(r)
 {
 #ifdef FAULT_TAIL_FIRST

@@ -119,7 +119,7 @@ inline post_ready(other)
     fi
 /* post_rows */
 #define POST_ROWS POST(ROWS(n), rows[AT(me, n)])
-/* await_rows_word, and words_lack before it */
+/* await_rows_word, and epx_edges_in_lack before it */
 #define AWAIT_ROWS(sender)                                                                        \
     AWAIT(rows[AT(sender, n)] == n); assert(memory[CELL(sender, ROWS(n))] == n)
 /* post_grant, await_grant */
@@ -141,7 +141,7 @@ inline post_ready(other)
 #define AWAIT_ROW(sender) AWAIT(arrived[sender] == n)
 #define READ_ROW(sender) assert(memory[CELL(sender, ROW)] == n)
 
-/* post_first_words of a sender */
+/* begin of edges_out.c */
 inline send_first_word()
 {
     if
@@ -150,7 +150,7 @@ inline send_first_word()
     fi
 }
 
-/* send_on, of the edge to the other rank */
+/* go_on of edges_out.c, of the edge to the other rank */
 inline send(other)
 {
 #ifndef FAULT_EARLY_ROWS /* rows are stored before the receiver is ready */
@@ -163,7 +163,7 @@ inline send(other)
     fi
 }
 
-/* receive_on, of the edge from the other rank */
+/* go_on of edges_in.c, of the edge from the other rank */
 inline receive(other)
 {
     AWAIT_ROWS(other);

@@ -100,8 +100,8 @@ inline post_grant(where)
 #define IN_FORCE(known) ((known) != 0 && kept_grant[request] == (known))
 #endif
 
-/* go_on */
-inline go_on(known)
+/* send_rows */
+inline send_rows(known)
 {
     if
     :: !MAY_HAVE_GRANT -> out = GRANT
@@ -159,7 +159,7 @@ inline store_row()
 #define BOTH_FIXED (IS_FIXED(request) && rows_fixed[AT(other, n)])
 #endif
 
-/* look_at_words, place and epx_alltoallv_learn (src/coll/alltoallv.c) */
+/* epx_edges_in_agree, place and epx_alltoallv_learn (src/coll/alltoallv.c) */
 inline place()
 {
     came = rows_num[AT(other, n)];
@@ -219,7 +219,7 @@ inline choose_request()
     assert(read[request] == 0 || memory[CELL(other, request)] == read[request])
 }
 
-/* begin: begin_edges and post_first_words */
+/* begin_edges */
 inline begin()
 {
     knows = 0;
@@ -258,8 +258,8 @@ proctype rank(byte me, other)
     :: else ->
         atomic { choose_request() };
         begin();
-        do /* send_on and receive_on, in any order */
-        :: out == WORD && SENDS && IS_READY -> told = KNOWN; go_on(told); told = 0
+        do /* go_on of edges_out.c and of edges_in.c, in any order */
+        :: out == WORD && SENDS && IS_READY -> told = KNOWN; send_rows(told); told = 0
         :: out == GRANT && SENDS && granted[other] == n -> atomic { take_grant() }
         :: out == ROWS && SENDS -> store_row()
         :: in == WORDS && rows[AT(other, n)] == n -> atomic { place() }

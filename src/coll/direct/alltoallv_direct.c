@@ -45,7 +45,6 @@
 
 #include "coll/direct/edge_operation.h"
 #include "coll/verbs.h"
-#include "core/verdict.h"
 
 enum { AWAIT_WORDS = EPX_PHASE_VERB, MOVE };
 

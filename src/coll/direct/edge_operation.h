@@ -58,9 +58,9 @@ static inline int64_t epx_edge_piece(const struct epx_edge_operation *x, int64_t
 void epx_edge_note_error(const struct epx_edge_operation *x, int error);
 
 /* Begins the edges to all destinations, and posts the first word of each, unless that comes behind
- * the rows. Before the edges from sources begin. */
+ * the rows. Called before epx_edges_in_begin. */
 void epx_edges_out_begin(const struct epx_edge_operation *x);
-/* Moves them on; sets *moved if one got on. */
+/* Moves the edges to destinations on; sets *moved if one got on. */
 void epx_edges_out_go_on(const struct epx_edge_operation *x, int *moved);
 
 /* Begins the edges from all sources. */
@@ -69,7 +69,7 @@ void epx_edges_in_begin(const struct epx_edge_operation *x);
 int epx_edges_in_lack(const struct epx_edge_operation *x);
 /* The sources that were not known before: whether they agree, and whether all are fixed. */
 void epx_edges_in_agree(const struct epx_edge_operation *x, int *fixed);
-/* Moves the edges on; sets *moved if one got on. */
+/* Moves the edges from sources on; sets *moved if one got on. */
 void epx_edges_in_go_on(const struct epx_edge_operation *x, int *moved);
 
 #endif

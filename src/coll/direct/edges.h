@@ -72,9 +72,9 @@ struct epx_edge_out {
     struct epx_head_lines *other;
     int back; /* the edge back from that rank; -1 = none */
     enum epx_edge_state state;
-    int told;      /* the word rows was the first that went along */
-    int64_t bytes; /* of its rows */
-    int64_t moved; /* bytes stored, or put into the ring */
+    int tells_first; /* the word rows is the first that goes along */
+    int64_t bytes;   /* of its rows */
+    int64_t moved;   /* bytes stored, or put into the ring */
     struct epx_grant grant;
     int asked; /* the grant is of this operation */
 };

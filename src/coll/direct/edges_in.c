@@ -20,7 +20,7 @@ static void post_ready(const struct epx_edge_operation *x, int i)
 /* Whether the source of an edge is told by the word of the edge back that this rank is ready. */
 static int rows_tell_ready(const struct epx_edge_operation *x, int back)
 {
-    return back >= 0 && x->out[back].told && (!x->edges->known || x->edges->known_ago);
+    return back >= 0 && x->out[back].tells_first && (!x->edges->known || x->edges->known_ago);
 }
 
 static void begin(const struct epx_edge_operation *x, int i)

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "coll/direct/edge_operation.h"
-#include "coll/verbs.h"
 #include "core/verdict.h"
 #include "kernels/host/row_copy.h"
 
@@ -53,9 +52,9 @@ static void begin(const struct epx_edge_operation *x, int i)
     edge->state = EPX_EDGE_WORD;
     edge->moved = 0;
     edge->bytes = call->sendcounts[i] * call->row_bytes;
-    edge->told = is_short(x, i) || !may_have_grant(x, i);
+    edge->tells_first = is_short(x, i) || !may_have_grant(x, i);
     epx_ring_begin(x->direct, x->destinations->rank[i]);
-    if (edge->told)
+    if (edge->tells_first)
         post_rows(x, i, is_short(x, i) ? EPX_ROWS_CARRIED : EPX_ROWS_COUNTED);
 }
 

@@ -6,7 +6,6 @@ libepx_cuda_la_SOURCES += \
   src/kernels/warp/lanes.cuh \
   src/kernels/warp/odd_rows.cuh \
   src/kernels/warp/pack_types.cuh \
-  src/kernels/warp/policy.cuh \
   src/kernels/warp/ptx.cuh \
   src/kernels/warp/sum_ring.cuh \
   src/kernels/warp/sum_rows.cuh

@@ -23,7 +23,7 @@
 #include "kernels/args/bank_args.h"
 #include "kernels/args/device_comm.h"
 #include "kernels/warp/copy_row.cuh"
-#include "kernels/warp/policy.cuh"
+#include "kernels/policy.cuh"
 
 /* A slice of a row of a bank. */
 struct bank_slice {

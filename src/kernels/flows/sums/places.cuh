@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * places.cuh - where the sums of a combine travel that do not go by a wire into banks: through
- * stages that ranks store into (stored_places, here), or in messages (packed_places.cuh). Flows
+ * places.cuh - where the sums of a combine lie on their way if it is not by a wire into banks:
+ * in stages that ranks store into (stored_places, here), or in messages (packed_places.cuh). Flows
  * take one of them as a template argument, and ask it; a lane each, but for note_kept().
  *
- *   on_nodes         whether parts are those of nodes, of which relays make one
+ *   on_nodes         whether a relay adds up what the ranks of a node have of a sum
  *   sum_for()        where the sum of a row of the round goes, on the expert's rank
  *   note_kept()      the whole warp, on the expert's rank: tells which rows have a sum
  *   given_weights()  the weights of a row's pairs that its home has sent, one for each choice;
@@ -18,7 +18,7 @@
 #define EPX_KERNELS_FLOWS_SUMS_PLACES_CUH
 
 #include "kernels/args/sum_args.h"
-#include "kernels/warp/policy.cuh"
+#include "kernels/policy.cuh"
 
 /* A row of a round on the expert's rank: the row-th of the round from its home. */
 struct round_row {
@@ -62,7 +62,7 @@ struct stored_places {
                                : NULL;
     }
 
-    /* The home of each row knows. */
+    /* Nobody needs to be told which rows have a sum: the home of each row knows. */
     __device__ __forceinline__ void note_kept(const struct round_row &) const
     {
     }
