@@ -344,18 +344,25 @@ class Job:
         return larger
 
 
+def take_gpu(device: torch.device, rank: int) -> None:
+    """Before the first communicator. A rank keeps its GPU, also if it has another number later."""
+    if device.type == "cuda":
+        torch.cuda.set_device(rank % torch.cuda.device_count())
+
+
 def meet(name: str, store: Any, rank: int, size: int, device: torch.device) -> Comms:
     """The communicators of ranks that come to the store with the same name. Collective."""
-    place = {"rank": rank, "size": size, "timeout_ms": TIMEOUT_MS}
+    place: dict[str, Any] = {"rank": rank, "size": size, "timeout_ms": TIMEOUT_MS}
     named = keys(name, store)
     if device.type == "cpu":
         comm = epx.Comm(store=named, memory="system", **place)
         return Comms(comm, comm)
-    torch.cuda.set_device(rank % torch.cuda.device_count())
     host = epx.Comm(store=keys("host", named), memory="system", transport="auto", **place)
     try:
-        # The transport by which a communicator that has lost ranks gives its memory back.
-        train = epx.Comm(store=named, memory="cuda:device", transport="ipc", **place)
+        # The transport by which a communicator that has lost ranks gives its memory back, and a
+        # thread that hears of a dead rank while the host waits for kernels that wait for that rank.
+        place["memory"] = "cuda:device"
+        train = epx.Comm(store=named, transport="ipc", progress="thread", **place)
     except epx.EPXError:
         close_after_loss(host)
         raise
@@ -368,6 +375,7 @@ def join(options: argparse.Namespace) -> int:
     served = dist.TCPStore(*place, wait_for_workers=False)  # type: ignore[attr-defined]
     store = keys(PREFIX, served)
     size, device = int(store.get("size")), torch.device(options.device)
+    take_gpu(device, size - 1)
     job = Job(meet("join", store, size - 1, size, device), options.join, "joined", store, device)
     step = 2 * options.steps // 3
     job.take_over(job.rows()[:0], job.dense(), step)
@@ -389,6 +397,7 @@ def run_and_lose(options: argparse.Namespace, store: Any, rank: int, size: int) 
     """A rank is killed after a third of the steps, and a new one joins after two."""
     death, birth = options.steps // 3, 2 * options.steps // 3
     device = torch.device(options.device)
+    take_gpu(device, rank)
     comms = meet("begin", store, rank, size, device)
     job = Job(comms, EXPERTS_PER_RANK * size, "whole", store, device)
     batches = make_batches(options.file, options.steps, device)
@@ -439,8 +448,7 @@ def main() -> int:
             )
         return run_and_lose(options, keys(PREFIX, whole), rank, size)
     device = torch.device(options.device)
-    if device.type == "cuda":  # before the communicator
-        torch.cuda.set_device(epx.launch.local_rank() % torch.cuda.device_count())
+    take_gpu(device, epx.launch.local_rank())
     dist.init_process_group(options.backend or ("nccl" if device.type == "cuda" else "gloo"))
     dtype = dtype_on(device, compiles=bool(options.compile))
     memory = "cuda:device" if device.type == "cuda" else "system"

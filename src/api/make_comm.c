@@ -6,18 +6,20 @@
 #include "core/birth.h"
 #include "core/progress.h"
 
+/* On device memory the GPU progresses, and a thread only hears from the control plane who is gone,
+ * if that tells: it ends kernels that wait for a dead rank while the host waits for them. */
 static int choose_progress(struct epx_comm *comm)
 {
     int rc = EPX_SUCCESS;
 
     if (comm->params.progress == EPX_PROGRESS_CALLS)
         return EPX_SUCCESS;
-    if (comm->transport->device) { /* the GPU progresses */
+    if (comm->transport->device && !(comm->control.ops && comm->control.ops->lost)) {
         comm->params.progress = EPX_PROGRESS_CALLS;
         return EPX_SUCCESS;
     }
-    if (comm->transport->ops->threads)
-        rc = epx_comm_start_thread(comm);
+    if (comm->transport->device || comm->transport->ops->threads)
+        rc = epx_comm_start_thread(comm, comm->transport->device != NULL);
     else {
         if (comm->rank == 0)
             EPX_LOG_WARN("epx_progress=thread: transport %s is progressed by calls only",

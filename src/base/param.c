@@ -47,7 +47,8 @@ const struct epx_param epx_param_table[] = {
      (int64_t)1 << 30, FIELD(window_bytes), 0},
     {"epx_progress", "calls",
      "Who progresses operations on host memory: EPX calls, or a thread of the communicator (shm,"
-     " ucx).",
+     " ucx). On device memory the thread only looks which ranks are gone, where sockets are the"
+     " control plane.",
      progress_words, 0, 0, FIELD(progress), 0},
     {"epx_ranks_per_node", "0",
      "Pretend nodes of this many consecutive ranks; 0 asks MPI which ranks share a node.", NULL, 0,

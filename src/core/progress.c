@@ -11,7 +11,7 @@
 #include "core/health/patience.h"
 #include "core/route.h"
 
-enum { IDLE_A_PASS = 8 };
+enum { IDLE_A_PASS = 8, NAP_NS = 50000, WATCHING_NAP_NS = 1000000 };
 
 static void spoil(struct epx_route *route, int64_t id, int error)
 {
@@ -227,8 +227,8 @@ int epx_request_submit(struct epx_request *request)
 
 static void *thread_main(void *argument)
 {
-    static const struct timespec nap = {0, 50000};
     struct epx_comm *comm = argument;
+    const struct timespec nap = {0, comm->thread_watches ? WATCHING_NAP_NS : NAP_NS};
     int idle = 0, stops = 0;
 
     while (!stops) {
@@ -239,7 +239,7 @@ static void *thread_main(void *argument)
         queued = comm->first != NULL;
         stops = comm->thread_stops;
         epx_unlock();
-        if (!queued)
+        if (!queued || comm->thread_watches)
             nanosleep(&nap, NULL);
         else
             epx_pause_in_thread(idle);
@@ -247,9 +247,12 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-int epx_comm_start_thread(struct epx_comm *comm)
+int epx_comm_start_thread(struct epx_comm *comm, int watches)
 {
-    int error = pthread_create(&comm->thread, NULL, thread_main, comm);
+    int error;
+
+    comm->thread_watches = watches;
+    error = pthread_create(&comm->thread, NULL, thread_main, comm);
 
     EPX_FAIL_IF(error, EPX_ERR_NO_MEM, "no progress thread: %s", strerror(error));
     comm->threaded = comm->waits.threaded = 1;

@@ -131,6 +131,8 @@ int scene_exchange(const struct group *group, EPX_Comm comm, MPI_Status *status)
         at = scene_memory->put(&rows, sizeof(rows));
     rc = EPX_Alltoallv(at->sent, at->counts[0], at->counts[1], at->received, at->counts[2],
                        at->counts[3], MAX_RANKS, 1, EPX_FLOAT32, comm, EPX_STREAM_NULL, &request);
+    if (rc == EPX_SUCCESS && scene_memory && scene_memory->await)
+        scene_memory->await();
     if (rc == EPX_SUCCESS)
         rc = EPX_Wait(&request, status);
     if (rc != EPX_SUCCESS)

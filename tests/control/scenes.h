@@ -38,10 +38,12 @@ struct scene {
 };
 
 /* Where ranks have the memory that an exchange uses; NULL = the host. put copies an image there,
- * and returns where that is; get copies it back. */
+ * and returns where that is; get copies it back; await is called before EPX_Wait, NULL = nothing
+ * is. */
 struct scene_memory {
     void *(*put)(const void *image, size_t bytes);
     void (*get)(void *image, size_t bytes);
+    void (*await)(void);
 };
 
 extern struct board *scene_boards[2];

@@ -10,6 +10,9 @@
 int space_of_scenes(void);
 /* In the process of a rank, first: takes its GPU, and has its exchanges use memory there. */
 void space_take(int rank);
+/* From now on the host of this rank waits for its GPU, and EPX hears nothing from it meanwhile,
+ * before it waits for an exchange. */
+void space_await(void);
 /* Fill memory of EPX_Alloc_mem with a byte, and find the first byte that is another one; -1 = none
  * is. */
 void space_fill(void *memory, int byte, size_t bytes);

@@ -45,6 +45,14 @@ static void get(void *image, size_t bytes)
     copy(image, place, bytes);
 }
 
+/* Exchanges are on the default stream. */
+static void await_gpu(void)
+{
+    must(cudaStreamSynchronize(NULL));
+}
+
+static struct scene_memory gpu_memory = {put, get, NULL};
+
 /* Asked in a child, for this process starts ranks by fork. */
 static int has_gpu(void)
 {
@@ -71,13 +79,17 @@ int space_of_scenes(void)
 
 void space_take(int rank)
 {
-    static const struct scene_memory memory = {put, get};
     int count = 1;
 
     must(cudaGetDeviceCount(&count));
     must(cudaSetDevice(rank % count));
     must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    scene_memory = &memory;
+    scene_memory = &gpu_memory;
+}
+
+void space_await(void)
+{
+    gpu_memory.await = await_gpu;
 }
 
 void space_fill(void *memory, int byte, size_t bytes)

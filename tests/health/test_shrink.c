@@ -207,6 +207,31 @@ static void survivors_go_on(struct group *group)
     EXPECT(group, EPX_Comm_free(&comm) == EPX_SUCCESS);
 }
 
+/* A host that waits for its GPU asks nobody who lives: the thread of the hint does, and has kernels
+ * that wait for a dead rank end. */
+static void a_thread_looks_after_kernels(struct group *group)
+{
+    const char *const hints[] = {"epx_timeout_ms=60000", "epx_log=error", "epx_progress=thread",
+                                 transport, NULL};
+    EPX_Comm old = EPX_COMM_NULL, comm = EPX_COMM_NULL;
+    double begun = now_ms();
+    int rc;
+
+    enter_space(group);
+    EXPECT(group, scene_create(group, gather, hints, &old) == EPX_SUCCESS);
+    space_await();
+    if (is_last(group))
+        expect_blow(SIGKILL, group->scene->number);
+    while ((rc = scene_exchange(group, old, MPI_STATUS_IGNORE)) == EPX_SUCCESS)
+        begun = now_ms();
+    EXPECT(group, rc == EPX_ERR_TIMEOUT, "error %d", rc);
+    EXPECT(group, now_ms() - begun < BOUND_MS, "after %.0f ms", now_ms() - begun);
+    EXPECT(group, shrink(group, old, &comm) == EPX_SUCCESS);
+    use_new(group, comm, group->size - 1);
+    EXPECT(group, EPX_Comm_free(&old) == EPX_SUCCESS);
+    EXPECT(group, EPX_Comm_free(&comm) == EPX_SUCCESS);
+}
+
 /* The rank that stopped gets the error of all, then that the others went on, and can leave. */
 static void wake_up(struct group *group, struct old *old)
 {
@@ -520,6 +545,7 @@ static const struct scene scenes[] = {
     STOPS(0),
     STOPS(700),
     STOPS(10000),
+    {"a thread looks after kernels", 3, a_thread_looks_after_kernels, "", 1, 20000},
     {"cycles leave nothing", 3, cycles_leave_nothing, "", 0, 0},
     {"memory is kept for a process that stopped", 3, it_stays_mapped, "", 1, 10000},
 };
