@@ -222,7 +222,7 @@ list_coming_parts(const struct banked_places &places, const struct slice_of_toke
     if (i == 0 && !own)
         list.own_place = 0;
     __syncwarp();
-    if (plan.shape.by_choice) {
+    if (plan.shape.by_choice && lanes) {
         const int32_t own_place =
             order_by_choice(places.a, at.token, list.parts.row, list.parts.node, __popc(lanes));
 

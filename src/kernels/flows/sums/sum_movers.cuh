@@ -176,7 +176,7 @@ static __device__ void list_coming(const struct sum_mover &m, int64_t token, int
         num += __popc(lanes);
     }
     __syncwarp();
-    if (m.a.plan.shape.by_choice)
+    if (m.a.plan.shape.by_choice && num)
         own_place =
             order_by_choice(m.a, token, sum.rows.row + num_own, sum.rows.node + num_own, num);
     if (lane_id() == 0) {

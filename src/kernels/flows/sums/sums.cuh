@@ -159,37 +159,36 @@ static __device__ int32_t list_own(const struct epx_combine_rows &a, int64_t tok
     return a.plan.shape.rank_major && num > 1 ? 1 : num;
 }
 
-/* The last choice of a token that goes to a rank; -1 = none does. */
-static __device__ __forceinline__ int32_t last_choice(const struct epx_combine_rows &a,
-                                                      int64_t token, int32_t rank)
-{
-    const int32_t *ranks = a.plan.pair_rank + token * a.plan.shape.top_k;
-    int32_t last = a.plan.shape.top_k - 1;
-
-    while (last >= 0 && ranks[last] != rank)
-        last--;
-    return last;
-}
-
 /* The whole warp: puts the parts of a token that come from other ranks, `num` of them, into the
  * order of these ranks' last choices. Returns how many come before this rank's own part. */
 static __device__ EPX_COLD int32_t order_by_choice(const struct epx_combine_rows &a, int64_t token,
                                                    char **row, int32_t *rank, int32_t num)
 {
     const int MOST = EPX_MAX_TOP_K / EPX_WARP;
-    const int32_t own = last_choice(a, token, a.comm.rank);
-    int32_t ranks[MOST], last[MOST], place[MOST] = {}, before_own = 0;
+    const int32_t top_k = a.plan.shape.top_k;
+    int32_t chosen[MOST], ranks[MOST], last[MOST], place[MOST] = {}, own = -1, before_own = 0;
     char *rows[MOST];
 
 #pragma unroll
     for (int m = 0; m < MOST; m++) {
         const int32_t i = m * EPX_WARP + lane_id();
 
+        chosen[m] = i < top_k ? a.plan.pair_rank[token * top_k + i] : -1;
         rows[m] = i < num ? row[i] : NULL;
         ranks[m] = i < num ? rank[i] : -1;
-        last[m] = i < num ? last_choice(a, token, ranks[m]) : INT32_MAX;
-        before_own += __popc(__ballot_sync(~0u, last[m] < own));
+        last[m] = i < num ? -1 : INT32_MAX;
     }
+    for (int32_t k = 0; k < top_k; k++) {
+        const int32_t to = __shfl_sync(~0u, k < EPX_WARP ? chosen[0] : chosen[MOST - 1], k);
+
+        own = to == a.comm.rank ? k : own;
+#pragma unroll
+        for (int m = 0; m < MOST; m++)
+            last[m] = to >= 0 && to == ranks[m] ? k : last[m];
+    }
+#pragma unroll
+    for (int m = 0; m < MOST; m++)
+        before_own += __popc(__ballot_sync(~0u, last[m] < own));
     for (int32_t j = 0; j < num; j++) {
         const int32_t other = __shfl_sync(~0u, j < EPX_WARP ? last[0] : last[MOST - 1], j);
 
