@@ -452,11 +452,14 @@ static void cycles_leave_nothing(struct group *group)
         EXPECT(group, EPX_Comm_free(&comm) == EPX_SUCCESS);
         if (i == cycles / 4)
             before = find_memory();
+        if (cycles >= 4 && i % (cycles / 4) == 0 && group->rank == 0) {
+            printf("memory: %ld kB after %d cycles\n", find_memory(), i + 1);
+            fflush(stdout);
+        }
     }
     after = find_memory();
     if (group->rank == 0)
-        printf("memory: %ld kB after %d cycles, %ld kB after %d\n", before, cycles / 4, after,
-               cycles);
+        printf("memory: %ld kB after all %d cycles\n", after, cycles);
     if (group->rank == 0 && on_gpu)
         printf("memory of the GPU: %ld kB at first, %ld kB later\n", used[0], used[1]);
     EXPECT(group, after < before + 512, "memory grew from %ld to %ld kB in %d cycles", before,
