@@ -375,7 +375,7 @@ def join(options: argparse.Namespace) -> int:
     served = dist.TCPStore(*place, wait_for_workers=False)  # type: ignore[attr-defined]
     store = keys(PREFIX, served)
     size, device = int(store.get("size")), torch.device(options.device)
-    take_gpu(device, size - 1)
+    take_gpu(device, options.lose_rank)  # of the rank that was lost
     job = Job(meet("join", store, size - 1, size, device), options.join, "joined", store, device)
     step = 2 * options.steps // 3
     job.take_over(job.rows()[:0], job.dense(), step)
@@ -389,7 +389,7 @@ def join(options: argparse.Namespace) -> int:
 
 def start_new_rank(options: argparse.Namespace, experts: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, __file__, "--join", experts, "--steps", options.steps]
-    command += ["--device", options.device, options.file]
+    command += ["--lose-rank", options.lose_rank, "--device", options.device, options.file]
     return subprocess.Popen([str(word) for word in command])
 
 

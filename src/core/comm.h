@@ -129,7 +129,6 @@ struct epx_comm {
     int *parent_ranks; /* [size] in the communicator that it was shrunk from; NULL = in none */
 
     int threaded;
-    int thread_watches; /* it moves no rows */
     int thread_stops;
     pthread_t thread;
     /* in a list of the process, see epx_comm_enlist */

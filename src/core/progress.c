@@ -2,16 +2,21 @@
 /* progress.c - moves the queues on. */
 #include "core/progress.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/pause.h"
 #include "core/health/comm_end.h"
 #include "core/health/patience.h"
 #include "core/route.h"
 
-enum { IDLE_A_PASS = 8, NAP_NS = 50000, WATCHING_NAP_NS = 1000000 };
+enum { IDLE_A_PASS = 8, NAP_NS = 50000, WATCHING_NAP_NS = 1000000, GRACE_MS = 1000 };
 
 static void spoil(struct epx_route *route, int64_t id, int error)
 {
@@ -227,8 +232,8 @@ int epx_request_submit(struct epx_request *request)
 
 static void *thread_main(void *argument)
 {
+    static const struct timespec nap = {0, NAP_NS};
     struct epx_comm *comm = argument;
-    const struct timespec nap = {0, comm->thread_watches ? WATCHING_NAP_NS : NAP_NS};
     int idle = 0, stops = 0;
 
     while (!stops) {
@@ -239,7 +244,7 @@ static void *thread_main(void *argument)
         queued = comm->first != NULL;
         stops = comm->thread_stops;
         epx_unlock();
-        if (!queued || comm->thread_watches)
+        if (!queued)
             nanosleep(&nap, NULL);
         else
             epx_pause_in_thread(idle);
@@ -247,12 +252,62 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-int epx_comm_start_thread(struct epx_comm *comm, int watches)
+/* Threads that watch, of this process, and whether it exits. */
+static _Atomic int watchers, exits;
+static pid_t process;
+
+static void *watch_main(void *argument)
 {
+    static const struct timespec nap = {0, WATCHING_NAP_NS};
+    struct epx_comm *comm = argument;
+    int stops = 0;
+
+    while (!stops && !atomic_load(&exits)) {
+        epx_lock();
+        epx_progress_comm(comm);
+        stops = comm->thread_stops;
+        epx_unlock();
+        nanosleep(&nap, NULL);
+    }
+    atomic_fetch_sub(&watchers, 1);
+    return NULL;
+}
+
+/* At exit: CUDA's handler, which was registered first and so runs last, frees what threads read. A
+ * child of fork has no such threads. */
+static void end_watchers(void)
+{
+    static const struct timespec nap = {0, WATCHING_NAP_NS};
+    const int64_t end = epx_deadline_in(GRACE_MS);
+
+    atomic_store(&exits, getpid() == process);
+    while (atomic_load(&exits) && atomic_load(&watchers) && !epx_deadline_is_over(end))
+        nanosleep(&nap, NULL);
+}
+
+static void end_watchers_at_exit(void)
+{
+    process = getpid();
+    atexit(end_watchers);
+}
+
+static int start_watching(struct epx_comm *comm)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int error;
 
-    comm->thread_watches = watches;
-    error = pthread_create(&comm->thread, NULL, thread_main, comm);
+    pthread_once(&once, end_watchers_at_exit);
+    atomic_fetch_add(&watchers, 1);
+    error = pthread_create(&comm->thread, NULL, watch_main, comm);
+    if (error)
+        atomic_fetch_sub(&watchers, 1);
+    return error;
+}
+
+int epx_comm_start_thread(struct epx_comm *comm, int watches)
+{
+    int error =
+        watches ? start_watching(comm) : pthread_create(&comm->thread, NULL, thread_main, comm);
 
     EPX_FAIL_IF(error, EPX_ERR_NO_MEM, "no progress thread: %s", strerror(error));
     comm->threaded = comm->waits.threaded = 1;

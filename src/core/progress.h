@@ -21,8 +21,8 @@ void epx_route_spoil(struct epx_comm *comm, int64_t id, int error);
 /* Progresses until nothing is in flight. */
 void epx_comm_drain(struct epx_comm *comm);
 
-/* The thread of the hint epx_progress=thread. watches: the GPU moves the queue on, and it looks now
- * and then how far that is, and who is gone. */
+/* The thread of the hint epx_progress=thread. watches: the GPU moves the queue on, and the thread
+ * looks every millisecond how far that is, and who is gone. */
 int epx_comm_start_thread(struct epx_comm *comm, int watches);
 void epx_comm_stop_thread(struct epx_comm *comm);
 

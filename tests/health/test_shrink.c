@@ -211,8 +211,8 @@ static void survivors_go_on(struct group *group)
  * that wait for a dead rank end. */
 static void a_thread_looks_after_kernels(struct group *group)
 {
-    const char *const hints[] = {"epx_timeout_ms=60000", "epx_log=error", "epx_progress=thread",
-                                 transport, NULL};
+    const char *const hints[] = {"epx_timeout_ms=60000",  "epx_log=error", "epx_progress=thread",
+                                 "epx_split_phases=none", transport,       NULL};
     EPX_Comm old = EPX_COMM_NULL, comm = EPX_COMM_NULL;
     double begun = now_ms();
     int rc;
