@@ -27,7 +27,7 @@
 
 enum { TIMEOUT_MS = 3000, SHORT_MS = 400, LONG_MS = 3 * TIMEOUT_MS, MOST_S = 15 };
 enum { OPERATIONS = 5, REQUESTS = OPERATIONS + 3, MOST_TESTS = 12, MOST_CALLS = 24 };
-enum { MAX_RANKS = 64, PATIENCE_S = 60, MOST_PAIRS = 8192 };
+enum { MAX_RANKS = 64, PATIENCE_S = 60, MOST_PAIRS = 8192, MOST_BYTES = 64 << 20 };
 
 enum what { NOTHING, SLEEP, STOP, STOP_LONG, KILL };
 
@@ -132,15 +132,18 @@ struct work {
 static struct scenario choose_scenario(uint64_t seed)
 {
     struct scenario scenario;
+    size_t pairs;
 
     for (uint64_t i = 0;; i++) {
         scenario = scenario_random(data_hash(seed, 4, i));
         scenario_add_tokens(&scenario, seed + i, 2);
-        if (scenario.max_tokens * scenario.top_k <= MOST_PAIRS)
+        pairs = (size_t)scenario.max_tokens * (size_t)scenario.top_k;
+        if (pairs <= MOST_PAIRS && pairs * scenario_row_bytes(&scenario) <= MOST_BYTES)
             return scenario;
     }
 }
 
+/* Preparing may take longer than the time-out: all ranks are through before one makes a call. */
 static void prepare(struct work *work, EPX_Comm comm, uint64_t seed)
 {
     struct scenario scenario = choose_scenario(seed);
@@ -160,6 +163,7 @@ static void prepare(struct work *work, EPX_Comm comm, uint64_t seed)
     work->exchange.comm = comm;
     work->exchange.data = (struct data){seed, EPX_BYTE, 1 + pick(seed, 5, 300), DATA_BYTES};
     work->exchange.most_rows = pick(seed, 6, 40);
+    MPI_Barrier(MPI_COMM_WORLD);
 }
 
 static void discard(struct work *work)
@@ -271,7 +275,6 @@ static void take_last_step(EPX_Comm comm, uint64_t seed)
     double start;
 
     prepare(&work, comm, seed);
-    MPI_Barrier(MPI_COMM_WORLD); /* preparing takes long: nobody is late with its calls */
     start = suite_seconds();
     work_through(&work, seed, codes);
     for (int n = 0; n < REQUESTS; n++) {
