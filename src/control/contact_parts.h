@@ -80,7 +80,7 @@ static inline void epx_contact_close_socket(int *fd)
     *fd = -1;
 }
 
-/* cards.c */
+/* contact_parts.c */
 extern const char epx_contact_magic[8];
 int epx_contact_socket(int family);
 socklen_t epx_contact_unix_address(const struct card *card, struct sockaddr_storage *system);

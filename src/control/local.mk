@@ -6,6 +6,7 @@ libepx_core_la_SOURCES += \
   src/control/connections.c \
   src/control/connections.h \
   src/control/contact.h \
+  src/control/contact_parts.c \
   src/control/contact_parts.h \
   src/control/control.c \
   src/control/control.h \

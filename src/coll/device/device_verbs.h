@@ -46,5 +46,6 @@ struct epx_route_tokens epx_route_args_of(const struct epx_request *request);
 struct epx_dispatch_rows epx_dispatch_args_of(const struct epx_request *request);
 struct epx_combine_rows epx_combine_args_of(const struct epx_request *request);
 struct epx_alltoallv_rows epx_alltoallv_args_of(const struct epx_request *request);
+struct epx_neighbor_rows epx_neighbor_args_of(const struct epx_request *request);
 
 #endif

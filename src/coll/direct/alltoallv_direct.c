@@ -41,20 +41,10 @@
  *
  * tests/model/edges.pml checks the words, tests/model/grants.pml the grants in force.
  */
-#include <string.h>
-
 #include "coll/direct/edge_operation.h"
 #include "coll/verbs.h"
 
 enum { AWAIT_WORDS = EPX_PHASE_VERB, MOVE };
-
-void epx_edge_note_error(const struct epx_edge_operation *x, int error)
-{
-    if (x->edges->error)
-        return;
-    x->edges->error = error;
-    memcpy(x->edges->message, epx_status_message(), sizeof(x->edges->message));
-}
 
 static struct epx_edge_operation operation_of(struct epx_request *request)
 {

@@ -54,9 +54,6 @@ static inline int64_t epx_edge_piece(const struct epx_edge_operation *x, int64_t
     return left < x->direct->slot_bytes ? left : x->direct->slot_bytes;
 }
 
-/* The first error of an edge is that of the operation; the other edges go on. */
-void epx_edge_note_error(const struct epx_edge_operation *x, int error);
-
 /* Begins the edges to all destinations, and posts the first word of each, unless that comes behind
  * the rows. Called before epx_edges_in_begin. */
 void epx_edges_out_begin(const struct epx_edge_operation *x);

@@ -56,6 +56,14 @@ static int make_arrays(const struct epx_graph *graph, struct epx_edges *edges)
     return EPX_SUCCESS;
 }
 
+void epx_edges_note_error(struct epx_edges *edges, int error)
+{
+    if (edges->error)
+        return;
+    edges->error = error;
+    memcpy(edges->message, epx_status_message(), sizeof(edges->message));
+}
+
 void epx_edges_free(struct epx_edges *edges)
 {
     if (!edges)

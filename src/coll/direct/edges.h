@@ -102,6 +102,8 @@ size_t epx_edges_bytes(int num_sources, int num_destinations);
 /* Local: the edges of all ranks, with lines at the end of the ground's window. */
 int epx_edges_of_everyone(struct epx_direct *direct);
 void epx_edges_free(struct epx_edges *edges);
+/* The first error of an edge is that of the operation; the other edges go on. */
+void epx_edges_note_error(struct epx_edges *edges, int error);
 /* The operation of struct epx_ground. */
 int epx_graph_create_direct(struct epx_graph *graph);
 /* Frees the boards: no operation of a graph is started any more. */

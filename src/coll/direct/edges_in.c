@@ -63,8 +63,8 @@ void epx_edges_in_agree(const struct epx_edge_operation *x, int *fixed)
         *fixed &= line->fixed;
         if (line->row_bytes == row_bytes)
             continue;
-        epx_edge_note_error(x, epx_fail_edge(x->sources->rank[i], line->row_bytes,
-                                             x->direct->comm->rank, row_bytes));
+        epx_edges_note_error(x->edges, epx_fail_edge(x->sources->rank[i], line->row_bytes,
+                                                     x->direct->comm->rank, row_bytes));
         x->edges->refuses = 1;
     }
 }
@@ -158,11 +158,11 @@ static int check_word(const struct epx_edge_operation *x, int i, const struct ep
     if (!x->edges->known)
         return !x->edges->refuses; /* epx_edges_in_agree has checked them */
     if (line->row_bytes != call->row_bytes)
-        epx_edge_note_error(x, epx_fail_edge(x->sources->rank[i], line->row_bytes,
-                                             x->direct->comm->rank, call->row_bytes));
+        epx_edges_note_error(x->edges, epx_fail_edge(x->sources->rank[i], line->row_bytes,
+                                                     x->direct->comm->rank, call->row_bytes));
     else if (line->rows != call->recvcounts[i])
-        epx_edge_note_error(x,
-                            epx_fail_fixed(x->sources->rank[i], line->rows, call->recvcounts[i]));
+        epx_edges_note_error(x->edges,
+                             epx_fail_fixed(x->sources->rank[i], line->rows, call->recvcounts[i]));
     else
         return 1;
     return 0;

@@ -99,8 +99,9 @@ static int store_rows(const struct epx_edge_operation *x, int i)
     char *to = granted(x, i);
 
     if (!to) {
-        epx_edge_note_error(x, epx_fail(EPX_ERR_BUFFER, "the receive buffer of rank %d was freed",
-                                        x->destinations->rank[i]));
+        epx_edges_note_error(x->edges,
+                             epx_fail(EPX_ERR_BUFFER, "the receive buffer of rank %d was freed",
+                                      x->destinations->rank[i]));
         length = 0;
     }
     if (length > EPX_DIRECT_STRIDE)
@@ -210,7 +211,8 @@ static int await_ready(const struct epx_edge_operation *x, int i)
         return send_rows(x, i, known);
     if (!is_short(x, i) && may_have_grant(x, i))
         post_rows(x, i, EPX_ROWS_COUNTED);
-    epx_edge_note_error(x, epx_fail_edge(x->direct->comm->rank, row_bytes, rank, its_bytes));
+    epx_edges_note_error(x->edges,
+                         epx_fail_edge(x->direct->comm->rank, row_bytes, rank, its_bytes));
     return end_out(x, i);
 }
 

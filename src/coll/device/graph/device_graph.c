@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "coll/device/device.h"
-#include "coll/device/device_verbs.h"
 #include "core/agree.h"
 
 /* Graphs are told from each other by so many numbers, which share a word with the verb. */
@@ -76,24 +75,4 @@ int epx_device_graph_create(struct epx_graph *graph)
     device->num_graphs = device->num_graphs % MOST_NUMBERS + 1;
     graph->device_graph->number = device->num_graphs;
     return init(graph);
-}
-
-/* Edges between the same two ranks share the room that packets of a rank have. */
-struct epx_neighbor_rows epx_neighbor_args_of(const struct epx_request *request)
-{
-    const struct epx_device_graph *graph = request->call.graph->device_graph;
-    const int32_t turns = graph->most_turns ? graph->most_turns : 1;
-    const int64_t row_bytes = request->call.row_bytes;
-    const int64_t packed = epx_most_packed(request->comm->size) / turns / 16 * 16;
-    struct epx_neighbor_rows args = {
-        .rows = epx_alltoallv_args_of(request),
-        .sources = graph->sources,
-        .destinations = graph->destinations,
-        .most_sources = graph->most_sources,
-        .most_turns = graph->most_turns,
-        .edge_packets = packed / 4,
-    };
-
-    args.rows.packed_rows = row_bytes ? packed / row_bytes : INT64_MAX;
-    return args;
 }

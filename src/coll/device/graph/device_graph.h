@@ -6,7 +6,6 @@
 #include "kernels/args/alltoallv_args.h"
 
 struct epx_graph;
-struct epx_request;
 
 struct epx_device_graph {
     uint32_t number; /* among the graphs of the communicator, from 1, the same on all ranks */
@@ -16,8 +15,5 @@ struct epx_device_graph {
 
 /* The operation of struct epx_ground. */
 int epx_device_graph_create(struct epx_graph *graph);
-
-/* The arguments of an exchange's kernels. */
-struct epx_neighbor_rows epx_neighbor_args_of(const struct epx_request *request);
 
 #endif

@@ -2,7 +2,6 @@
 /* alltoallv_device_staged.c - alltoallv on device memory by messages, from buffer to buffer, among
  * all ranks and along the edges of a graph. */
 #include "coll/device/device_verbs.h"
-#include "coll/device/graph/device_graph.h"
 #include "transport/cuda/cuda_errors.h"
 
 int epx_alltoallv_device_staged(const struct epx_request *request)
