@@ -7,9 +7,22 @@
 
 PETSC_EXTERN PetscErrorCode PetscDLLibraryRegister_epx_petsc(void);
 
+/* A star may get another type when it is set up already. PETSc would not set it up again, and the
+   new type would know no edges: so it frees what the old type's set-up has made for both, and PETSc
+   sets the star up before its next operation. */
+static PetscErrorCode undo_set_up(PetscSF sf)
+{
+    PetscFunctionBegin;
+    sf->nranks = -1;
+    PetscCall(PetscFree4(sf->ranks, sf->roffset, sf->rmine, sf->rremote));
+    sf->setupcalled = PETSC_FALSE;
+    PetscFunctionReturn(0);
+}
+
 static PetscErrorCode star_destroy(PetscSF sf)
 {
     PetscFunctionBegin;
+    PetscCall(undo_set_up(sf));
     PetscCall(star_reset(sf));
     PetscCall(PetscFree(sf->data));
     PetscFunctionReturn(0);
@@ -78,6 +91,7 @@ static PetscErrorCode star_create(PetscSF sf)
     struct star *star;
 
     PetscFunctionBegin;
+    PetscCall(undo_set_up(sf));
     sf->ops->SetUp = star_set_up;
     sf->ops->Reset = star_reset;
     sf->ops->Destroy = star_destroy;

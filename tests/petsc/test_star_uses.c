@@ -105,6 +105,23 @@ static PetscErrorCode a_copy_is_of_type_epx(void)
     PetscFunctionReturn(0);
 }
 
+/* Also when it is set up already, as a late DMSetFromOptions() does it. */
+static PetscErrorCode a_star_may_change_its_type(void)
+{
+    static const char *const types[] = {"basic", "epx", "basic", "epx"};
+    PetscSF star;
+
+    PetscFunctionBeginUser;
+    PetscCall(make_ring(PETSC_COMM_WORLD, &star));
+    for (PetscInt i = 0; i < (PetscInt)(sizeof(types) / sizeof(types[0])); i++) {
+        PetscCall(turn_ring(PETSC_COMM_WORLD, star, i));
+        PetscCall(PetscSFSetType(star, types[i]));
+    }
+    PetscCall(turn_ring(PETSC_COMM_WORLD, star, 11));
+    PetscCall(PetscSFDestroy(&star));
+    PetscFunctionReturn(0);
+}
+
 /* Fills the ghost points of one local vector into another, which remaps a copy of a scatter. */
 static PetscErrorCode update_ghosts(const char *type, PetscReal *norm)
 {
@@ -151,6 +168,7 @@ int main(int argc, char **argv)
     PetscCall(PetscInitialize(&argc, &argv, NULL, NULL));
     PetscCall(communicators_come_and_go());
     PetscCall(a_copy_is_of_type_epx());
+    PetscCall(a_star_may_change_its_type());
     PetscCall(copies_of_scatters_can_be_remapped());
     PetscCallMPI(MPI_Comm_rank(PETSC_COMM_WORLD, &rank));
     PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &num_faults, 1, MPI_INT, MPI_SUM, PETSC_COMM_WORLD));
