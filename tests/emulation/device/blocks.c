@@ -22,6 +22,7 @@ enum { PATTERN = 0xa5 };
 
 struct emulated_place *emulated_here;
 static unsigned long long seed, random_state;
+static struct block *ended; /* blocks, which others are made of */
 
 void blocks_seed(unsigned long long number)
 {
@@ -225,21 +226,64 @@ static void start_threads(struct block *block, uint3 index)
     }
 }
 
-struct block *block_start(const struct emulated_kernel *launch, uint3 index)
+static struct block *make_block(int num_threads)
 {
+    const size_t num = (size_t)num_threads, warps = (num + EMULATED_WARP - 1) / EMULATED_WARP;
     struct block *block = zeroed(1, sizeof(*block));
 
-    block->launch = launch;
-    block->num = block->live = (int)launch->threads.x;
-    block->threads = zeroed((size_t)block->num, sizeof(*block->threads));
-    block->warps =
-        zeroed((size_t)(block->num + EMULATED_WARP - 1) / EMULATED_WARP, sizeof(*block->warps));
-    block->ready = zeroed((size_t)block->num, sizeof(*block->ready));
-    block->spinning = zeroed((size_t)block->num, sizeof(*block->spinning));
+    block->num = num_threads;
+    block->threads = zeroed(num, sizeof(*block->threads));
+    block->warps = zeroed(warps, sizeof(*block->warps));
+    block->ready = zeroed(num, sizeof(*block->ready));
+    block->spinning = zeroed(num, sizeof(*block->spinning));
     block->shared = aligned_alloc(SHARED_QUANTUM, MOST_SHARED_BYTES);
     if (!block->shared)
         abort();
     memset(block->shared, PATTERN, MOST_SHARED_BYTES);
+    return block;
+}
+
+/* Makes a block that has ended as it was made. */
+static void clean_block(struct block *block)
+{
+    const size_t num = (size_t)block->num, warps = (num + EMULATED_WARP - 1) / EMULATED_WARP;
+    const struct block clean = {.num = block->num,
+                                .threads = block->threads,
+                                .warps = block->warps,
+                                .ready = block->ready,
+                                .spinning = block->spinning,
+                                .shared = block->shared,
+                                .accesses = block->accesses};
+
+    memset(block->threads, 0, num * sizeof(*block->threads));
+    memset(block->warps, 0, warps * sizeof(*block->warps));
+    memset(block->shared, PATTERN, block->shared_used);
+    *block = clean;
+}
+
+/* A block of those that have ended, if there is one of so many threads: making one costs more than
+ * many kernels do. */
+static struct block *take_ended(int num_threads)
+{
+    struct block **link = &ended, *block;
+
+    while (*link && (*link)->num != num_threads)
+        link = &(*link)->next;
+    block = *link;
+    if (block)
+        *link = block->next;
+    return block;
+}
+
+struct block *block_start(const struct emulated_kernel *launch, uint3 index)
+{
+    const int num = (int)launch->threads.x;
+    struct block *block = take_ended(num);
+
+    if (!block)
+        block = make_block(num);
+    block->launch = launch;
+    block->live = num;
     block->shared_used =
         (launch->shared_bytes + SHARED_QUANTUM - 1) / SHARED_QUANTUM * SHARED_QUANTUM;
     start_threads(block, index);
@@ -293,11 +337,8 @@ int block_has_ended(const struct block *block)
 void block_free(struct block *block)
 {
     bulk_end_block(block);
-    checks_free(block);
-    free(block->shared);
-    free(block->spinning);
-    free(block->ready);
-    free(block->warps);
-    free(block->threads);
-    free(block);
+    checks_forget(block);
+    clean_block(block);
+    block->next = ended;
+    ended = block;
 }

@@ -17,6 +17,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "emulation/device/blocks.h"
 #include "emulation/device/threads.h"
@@ -43,9 +44,11 @@ void checks_begin(void)
     is_device = 1;
 }
 
-void checks_free(struct block *block)
+void checks_forget(struct block *block)
 {
-    free(block->accesses);
+    if (block->accesses)
+        memset(block->accesses, 0, block->accessed * sizeof(*block->accesses));
+    block->accessed = 0;
 }
 
 void checks_meet(struct block *block, int first, int end)
@@ -126,6 +129,8 @@ static void visit_shared(struct thread *thread, size_t at, size_t bytes, int sto
         block->accesses = calloc(MOST_SHARED_BYTES, sizeof(*block->accesses));
     if (!block->accesses)
         abort();
+    if (block->accessed < at + bytes)
+        block->accessed = at + bytes < MOST_SHARED_BYTES ? at + bytes : MOST_SHARED_BYTES;
     for (size_t i = at; i < at + bytes && i < MOST_SHARED_BYTES; i++) {
         struct byte *byte = &block->accesses[i];
 

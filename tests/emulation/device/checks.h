@@ -12,6 +12,7 @@ struct block;
 void checks_begin(void);
 /* The threads of a block from first to end - 1 have met. */
 void checks_meet(struct block *block, int first, int end);
-void checks_free(struct block *block);
+/* A block has ended. */
+void checks_forget(struct block *block);
 
 #endif

@@ -61,6 +61,8 @@ struct block {
     size_t shared_used;
     char *shared;          /* dynamic first */
     struct byte *accesses; /* to each byte of it */
+    size_t accessed;       /* bytes, up to the last that was */
+    struct block *next;    /* of those that have ended */
 };
 
 static inline struct thread *threads_here(void)
