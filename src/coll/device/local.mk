@@ -10,7 +10,6 @@ libepx_cuda_la_SOURCES += \
   src/coll/device/device_order.c \
   src/coll/device/device_order.h \
   src/coll/device/device_verbs.h \
-  src/coll/device/exchange_args.c \
   src/coll/device/ground_device.c \
   src/coll/device/ground_device.h \
   src/coll/device/launch.c \
