@@ -120,6 +120,9 @@ PetscErrorCode star_set_up(PetscSF sf)
     struct star *const star = sf->data;
 
     PetscFunctionBegin;
+    PetscCheck(sf->remote || !sf->nleaves, PETSC_COMM_SELF, PETSC_ERR_SUP,
+               "PETSc has no list of edges of a graph with a pattern, and of a scatter that was "
+               "remapped: such a star cannot become one of type epx");
     PetscCall(set_up_root_ranks(sf));
     PetscCall(find_leaf_ranks(sf, star));
     PetscCall(tell_root_indices(sf, star));

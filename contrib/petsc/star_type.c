@@ -22,8 +22,8 @@ static PetscErrorCode undo_set_up(PetscSF sf)
 static PetscErrorCode star_destroy(PetscSF sf)
 {
     PetscFunctionBegin;
+    PetscCall(star_reset(sf)); /* refuses, and changes nothing, while an operation is in flight */
     PetscCall(undo_set_up(sf));
-    PetscCall(star_reset(sf));
     PetscCall(PetscFree(sf->data));
     PetscFunctionReturn(0);
 }

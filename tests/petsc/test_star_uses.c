@@ -122,6 +122,26 @@ static PetscErrorCode a_star_may_change_its_type(void)
     PetscFunctionReturn(0);
 }
 
+static PetscErrorCode a_star_in_use_keeps_its_type(void)
+{
+    PetscInt root = 3, leaves[2] = {-1, -1};
+    PetscErrorCode code;
+    PetscSF star;
+
+    PetscFunctionBeginUser;
+    PetscCall(make_ring(PETSC_COMM_WORLD, &star));
+    PetscCall(PetscSFBcastBegin(star, MPIU_INT, &root, leaves, MPI_REPLACE));
+    PetscCall(PetscPushErrorHandler(PetscIgnoreErrorHandler, NULL));
+    code = PetscSFSetType(star, "basic");
+    PetscCall(PetscPopErrorHandler());
+    expect(code == PETSC_ERR_ARG_WRONGSTATE, "a star in use got another type");
+    PetscCall(PetscSFBcastEnd(star, MPIU_INT, &root, leaves, MPI_REPLACE));
+    expect(leaves[0] == 3 && leaves[1] == 3, "a leaf of the star in use has another value");
+    PetscCall(turn_ring(PETSC_COMM_WORLD, star, 12));
+    PetscCall(PetscSFDestroy(&star));
+    PetscFunctionReturn(0);
+}
+
 /* Fills the ghost points of one local vector into another, which remaps a copy of a scatter. */
 static PetscErrorCode update_ghosts(const char *type, PetscReal *norm)
 {
@@ -169,6 +189,7 @@ int main(int argc, char **argv)
     PetscCall(communicators_come_and_go());
     PetscCall(a_copy_is_of_type_epx());
     PetscCall(a_star_may_change_its_type());
+    PetscCall(a_star_in_use_keeps_its_type());
     PetscCall(copies_of_scatters_can_be_remapped());
     PetscCallMPI(MPI_Comm_rank(PETSC_COMM_WORLD, &rank));
     PetscCallMPI(MPI_Allreduce(MPI_IN_PLACE, &num_faults, 1, MPI_INT, MPI_SUM, PETSC_COMM_WORLD));
