@@ -18,11 +18,12 @@
 #include "emulation/device/checks.h"
 #include "emulation/device/threads.h"
 
-enum { PATTERN = 0xa5 };
+enum { PATTERN = 0xa5, MOST_ENDED = 256 };
 
 struct emulated_place *emulated_here;
 static unsigned long long seed, random_state;
 static struct block *ended; /* blocks, which others are made of */
+static int num_ended;
 
 void blocks_seed(unsigned long long number)
 {
@@ -270,8 +271,10 @@ static struct block *take_ended(int num_threads)
     while (*link && (*link)->num != num_threads)
         link = &(*link)->next;
     block = *link;
-    if (block)
-        *link = block->next;
+    if (!block)
+        return NULL;
+    *link = block->next;
+    num_ended--;
     return block;
 }
 
@@ -334,11 +337,27 @@ int block_has_ended(const struct block *block)
     return block->live == 0;
 }
 
+static void release(struct block *block)
+{
+    free(block->accesses);
+    free(block->shared);
+    free(block->spinning);
+    free(block->ready);
+    free(block->warps);
+    free(block->threads);
+    free(block);
+}
+
 void block_free(struct block *block)
 {
     bulk_end_block(block);
+    if (num_ended == MOST_ENDED) {
+        release(block);
+        return;
+    }
     checks_forget(block);
     clean_block(block);
     block->next = ended;
     ended = block;
+    num_ended++;
 }

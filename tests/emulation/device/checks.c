@@ -6,6 +6,7 @@
  *   a race     two threads of a block access a byte of shared memory, one of them stores, and
  *              no meeting of the warp or block that has both lies between; but lanes of a warp may
  *              store at once, as they may where they store the same
+ *   behind     an access to shared memory that the block does not have
  *   no fence   a thread tells others of memory, by a store or sum that they wait for, and it, or a
  *              thread that it has met, has stored to memory since its last fence
  *
@@ -129,9 +130,11 @@ static void visit_shared(struct thread *thread, size_t at, size_t bytes, int sto
         block->accesses = calloc(MOST_SHARED_BYTES, sizeof(*block->accesses));
     if (!block->accesses)
         abort();
+    if (at + bytes > block->shared_used)
+        complain(thread, "an access behind the memory of a block", place);
     if (block->accessed < at + bytes)
-        block->accessed = at + bytes < MOST_SHARED_BYTES ? at + bytes : MOST_SHARED_BYTES;
-    for (size_t i = at; i < at + bytes && i < MOST_SHARED_BYTES; i++) {
+        block->accessed = at + bytes;
+    for (size_t i = at; i < at + bytes; i++) {
         struct byte *byte = &block->accesses[i];
 
         if ((races(&byte->store, &now) && !store_at_once(&byte->store, &now, stores)) ||
