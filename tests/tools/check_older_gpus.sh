@@ -16,7 +16,8 @@ for source in "$srcdir"/src/kernels/flows/*/move_*.cu; do
     ptx=src/kernels/flows/${source##*/flows/}; ptx=${ptx%.cu}.ptx
     rm -f "$ptx"
     # Not optimized: it is enough to be compiled, and takes an eighth of the time.
-    ${MAKE:-make} -s "$ptx" NVCCFLAGS="$nvccflags -Xcicc -O0" >"$work/out" 2>&1 || fail "$(cat "$work/out")"
+    ${MAKE:-make} -s "$ptx" NVCCFLAGS="$nvccflags -Xcicc -O0" >"$work/out" 2>&1 ||
+        fail "$(cat "$work/out")"
     grep -q '^[.]target sm_80' "$ptx" || fail "$ptx is for another GPU"
     grep -q 'cp[.]async[.]bulk' "$ptx" && fail "$ptx has bulk copies"
     rm -f "$ptx"
