@@ -44,7 +44,7 @@ has_gpu() {
 
 check_gpu() {
     # shellcheck disable=SC2086 # the launcher may have arguments
-    EPX_TRANSPORT=ipc expect_code 0 timeout 240 "$sweep" -t 1 --rate 10 -o "$work/gpu" -- \
+    EPX_TRANSPORT=ipc expect_code 0 timeout 240 "$sweep" -t 1:4 --rate 10 -o "$work/gpu" -- \
         $MPIEXEC -n 2 ./epx_perf dispatch -d cuda --peer none -e 2 -k 1 -H 256 -i 1 -x 1
     python3 - "$work/out" "$work/gpu" <<'END' || fail "the table of a GPU is not what was measured"
 import json
@@ -52,7 +52,7 @@ import sys
 
 rows = [line.split() for line in open(sys.argv[1]) if line.split()[0].isdigit()]
 calls, graph = (json.load(open(f"{sys.argv[2]}.{how}.json")) for how in ("calls", "graph"))
-assert len(rows) == len(calls["results"]) == len(graph["results"]) == 1
+assert len(rows) == len(calls["results"]) == len(graph["results"]) == 3
 for row, called, replayed in zip(rows, calls["results"], graph["results"]):
     assert int(row[0]) == called["tokens"] == replayed["tokens"]
     assert abs(float(row[1]) - called["wire_bytes"] / 10e3) < 0.06
