@@ -227,27 +227,14 @@ static void start_threads(struct block *block, uint3 index)
     }
 }
 
-static struct block *make_block(int num_threads)
+static size_t num_warps(const struct block *block)
 {
-    const size_t num = (size_t)num_threads, warps = (num + EMULATED_WARP - 1) / EMULATED_WARP;
-    struct block *block = zeroed(1, sizeof(*block));
-
-    block->num = num_threads;
-    block->threads = zeroed(num, sizeof(*block->threads));
-    block->warps = zeroed(warps, sizeof(*block->warps));
-    block->ready = zeroed(num, sizeof(*block->ready));
-    block->spinning = zeroed(num, sizeof(*block->spinning));
-    block->shared = aligned_alloc(SHARED_QUANTUM, MOST_SHARED_BYTES);
-    if (!block->shared)
-        abort();
-    memset(block->shared, PATTERN, MOST_SHARED_BYTES);
-    return block;
+    return ((size_t)block->num + EMULATED_WARP - 1) / EMULATED_WARP;
 }
 
 /* Makes a block that has ended as it was made. */
 static void clean_block(struct block *block)
 {
-    const size_t num = (size_t)block->num, warps = (num + EMULATED_WARP - 1) / EMULATED_WARP;
     const struct block clean = {.num = block->num,
                                 .threads = block->threads,
                                 .warps = block->warps,
@@ -256,10 +243,26 @@ static void clean_block(struct block *block)
                                 .shared = block->shared,
                                 .accesses = block->accesses};
 
-    memset(block->threads, 0, num * sizeof(*block->threads));
-    memset(block->warps, 0, warps * sizeof(*block->warps));
+    memset(block->threads, 0, (size_t)block->num * sizeof(*block->threads));
+    memset(block->warps, 0, num_warps(block) * sizeof(*block->warps));
     memset(block->shared, PATTERN, block->shared_used);
     *block = clean;
+}
+
+static struct block *make_block(int num_threads)
+{
+    struct block *block = zeroed(1, sizeof(*block));
+
+    block->num = num_threads;
+    block->threads = zeroed((size_t)num_threads, sizeof(*block->threads));
+    block->warps = zeroed(num_warps(block), sizeof(*block->warps));
+    block->ready = zeroed((size_t)num_threads, sizeof(*block->ready));
+    block->spinning = zeroed((size_t)num_threads, sizeof(*block->spinning));
+    block->shared = aligned_alloc(SHARED_QUANTUM, MOST_SHARED_BYTES);
+    if (!block->shared)
+        abort();
+    memset(block->shared, PATTERN, MOST_SHARED_BYTES);
+    return block;
 }
 
 /* A block of those that have ended, if there is one of so many threads: making one costs more than
