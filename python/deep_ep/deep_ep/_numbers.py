@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -17,11 +20,26 @@ def align(value: int, to: int) -> int:
     return -(-value // to) * to
 
 
+@functools.cache
+def _kernel() -> Any:
+    """The kernel of Triton, where Triton is installed; else None."""
+    try:
+        from . import _fp8_kernel
+    except ImportError:
+        return None
+    return _fp8_kernel
+
+
 def to_fp8(x: Tensor, *, round_scale: bool, packed: bool) -> tuple[Tensor, Tensor]:
     """Rows in float8_e4m3fn, and their scales: float32 [T, H / 128], or int32 [T, H / 512].
 
     ``round_scale``: scales are powers of two; ``packed``: their exponents, four in an int32.
     """
+    how = {"round_scale": round_scale, "packed": packed}
+    kernel = _kernel() if x.is_cuda else None
+    if kernel is not None and kernel.takes(x, **how):
+        rows, scales = kernel.to_fp8(x, BLOCK, _LEAST, LARGEST, **how)
+        return rows, scales.view(torch.int32) if packed else scales
     blocks = x.detach().view(x.shape[0], x.shape[1] // BLOCK, BLOCK)  # also without tokens
     most = largest(blocks).clamp_(min=_LEAST)
     scales = most * (1 / LARGEST)  # as DeepEP
