@@ -138,12 +138,13 @@ def test_a_refused_dispatch_leaves_the_routing(route, given):
     assert torch.equal(ep.combine(rows, routing, row_weights), wanted)
 
 
-def test_a_wrong_gradient_is_refused(route, given):
+def test_a_wrong_gradient_is_refused(comm, route, given):
     rows, _, routing = ep.dispatch(given.x, given.ids, None, route)
     place = routing.ids, routing.key, route.index, route.capacity
     ops = torch.ops.epx
     expect(Code.COUNT, "grad of out", ops.combine_backward, given.grad[:3], None, None, *place)
-    expect(Code.COUNT, "grad of rows", ops.dispatch_backward, rows[:3], None, *place)
+    if not comm.on_device:  # where nobody waits to learn how many rows there are
+        expect(Code.COUNT, "grad of rows", ops.dispatch_backward, rows[:3], None, *place)
     still_works(route, given)
 
 
@@ -241,7 +242,7 @@ def test_ranks_that_shrank_tell_each_other_numbers(comm):
     whole = epx.Comm()
     made = whole.shrink()
     assert made.largest(10 * made.rank - 5) == 10 * made.size - 15
-    made.reserve(512)
+    made.reserve(4 << 20)  # on a GPU torch takes 2 MiB at a time
     kept = made.empty((4,), torch.float32)
     expect(Code.PENDING, "reserved", made.close)
     del kept
