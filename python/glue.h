@@ -80,7 +80,8 @@ struct epx_python_view {
     int32_t *counts;      /* [L] rows of each expert */
     int32_t *offsets;     /* first row of each expert [L+1]; in rank-major 0, then rows of each
                              rank [R] */
-    int32_t *row_experts; /* in rank-major [capacity][K], of each row its local experts or -1 */
+    int32_t *row_experts; /* in rank-major [capacity][K], of each row its local experts or -1; or
+                             NULL */
     int64_t adds_up;      /* on host memory, in rank-major: offsets are sums, unused rows have -1 */
 };
 
@@ -150,8 +151,9 @@ struct epx_python_look {
     int64_t route;
     const int64_t *key; /* of the routing that is wanted */
     EPX_Stream stream;
-    int64_t capacity;    /* rows of the next three */
-    int32_t *row_tokens; /* these as in EPX_Route_view */
+    int64_t capacity;     /* rows of the next four, at most that of the routing */
+    int32_t *row_experts; /* [capacity][K], this one and the next ones as in EPX_Route_view */
+    int32_t *row_tokens;
     int32_t *row_ranks;
     int32_t *row_choices;
     int32_t *rank_counts;

@@ -17,17 +17,25 @@ struct part {
     size_t room; /* of the tensor */
 };
 
-enum { PARTS = 7 };
+enum { PARTS = 8 };
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
 
 static void list_parts(const struct epx_python_look *look, const struct epx_python_route *route,
                        struct part parts[PARTS])
 {
     const EPX_Route_view *view = &route->view;
     const size_t word = sizeof(int32_t), room = (size_t)look->capacity * word;
-    const size_t used = route->owner->on_device ? room : (size_t)*view->num_rows * word;
+    const size_t top_k = (size_t)route->top_k;
+    const size_t used =
+        route->owner->on_device ? room : least((size_t)*view->num_rows * word, room);
     const size_t slots = (size_t)(route->num_tokens * route->top_k) * word;
     const size_t ranks = (size_t)route->owner->size * word;
     const struct part list[PARTS] = {
+        {view->row_expert_ids, look->row_experts, used * top_k, room * top_k},
         {view->row_tokens, look->row_tokens, used, room},
         {view->row_ranks, look->row_ranks, used, room},
         {view->row_choices, look->row_choices, used, room},
@@ -69,7 +77,7 @@ static int check_look(const struct epx_python_look *look, const struct epx_pytho
 {
     if (*look->key == 0 || *look->key != route->current || route->is_begun)
         return epx_python_fail(EPX_ERR_ROUTE, "view: the route has another routing than this one");
-    if (look->capacity != route->routed_capacity)
+    if (look->capacity < 0 || look->capacity > route->routed_capacity)
         return epx_python_fail(EPX_ERR_COUNT, "view: capacity %lld, the routing has %lld",
                                (long long)look->capacity, (long long)route->routed_capacity);
     return EPX_SUCCESS;

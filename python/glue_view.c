@@ -87,6 +87,8 @@ static int copy_rank_major(const struct epx_python_route *route, const struct ep
     EPX_PYTHON_TRY(epx_python_device_zero(to->offsets, stream));
     EPX_PYTHON_TRY(epx_python_device_copy(to->offsets + 1, view->rank_counts,
                                           (size_t)route->owner->size * bytes, stream));
+    if (!to->row_experts)
+        return EPX_SUCCESS;
     return epx_python_device_copy(to->row_experts, view->row_expert_ids,
                                   (size_t)(route->capacity * route->top_k) * bytes, stream);
 }

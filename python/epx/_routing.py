@@ -15,7 +15,7 @@ from epx._eager import empty
 from epx._route import Route
 
 _look = _declare("look", ctypes.c_char_p)
-_pack_look = _packer("look", 11)
+_pack_look = _packer("look", 12)
 
 
 class Routing(NamedTuple):
@@ -112,6 +112,20 @@ def check_version(routing: Routing) -> None:
         )
 
 
+def _look_at(route: Route, key: Tensor, like: Tensor, capacity: int, *tensors: Tensor | None) -> None:
+    """Has what the route shows of this routing copied, of its rows as many as the capacity."""
+    stream = torch.cuda.current_stream(like.device).cuda_stream if like.is_cuda else 0
+    addresses = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
+    _try(_look(_pack_look(route.index, key.data_ptr(), stream, capacity, *addresses)))
+
+
+def first_row_experts(route: Route, key: Tensor, like: Tensor, num_rows: int) -> Tensor:
+    """The local experts of the first rows of a routing in rank-major, the latest of its route."""
+    made = empty(like, (num_rows, route.top_k), torch.int32)
+    _look_at(route, key, like, num_rows, made, *(None,) * 7)
+    return made
+
+
 def view(routing: Routing) -> View:
     """Copies of what the route shows of a routing. Local, and no op for compilers.
 
@@ -129,9 +143,5 @@ def view(routing: Routing) -> View:
         empty(ids, (1,), torch.int64),
         empty(ids, (1,), torch.int32),
     )
-    stream = torch.cuda.current_stream(ids.device).cuda_stream if ids.is_cuda else 0
-    addresses = [0 if tensor is None else tensor.data_ptr() for tensor in made]
-    _try(
-        _look(_pack_look(route.index, routing.key.data_ptr(), stream, routing.capacity, *addresses))
-    )
+    _look_at(route, routing.key, ids, routing.capacity, None, *made)
     return made

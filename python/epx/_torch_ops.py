@@ -241,7 +241,7 @@ def _view_of(info: Tensor, row_experts: Tensor | None, route: Route) -> tuple[in
 
 def add_up(info: Tensor, row_experts: Tensor | None, route: Route, capacity: int) -> None:
     """On a GPU makes offsets of what a routing in rank-major wrote."""
-    if row_experts is not None and not info.is_cpu:
+    if route.layout == "rank" and not info.is_cpu:
         add_up_ranks(info[route.local_experts :], row_experts, capacity)
 
 
@@ -271,12 +271,12 @@ def run_dispatch(
     return made
 
 
-def run_route(ids: Tensor, index: int, capacity: int) -> Made:
-    """Returns what dispatch does, without rows."""
+def run_route(ids: Tensor, index: int, capacity: int, exact: bool) -> Made:
+    """Returns what dispatch does, without rows, and with exact without the experts of rows."""
     route = route_of(index)
     key, info = host_word(ids), _make_info(ids, route)
-    is_rank_major = route.layout == "rank"
-    row_experts = empty(ids, (capacity, route.top_k), torch.int32) if is_rank_major else None
+    has_experts = route.layout == "rank" and not exact
+    row_experts = empty(ids, (capacity, route.top_k), torch.int32) if has_experts else None
     call = _Call(ROUTE, index, capacity, key, None)
     _operate(call, ids, (), _view_of(info, row_experts, route))
     add_up(info, row_experts, route, capacity)

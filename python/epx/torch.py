@@ -31,7 +31,7 @@ from epx._comm import Comm
 from epx._core import Code, EPXError
 from epx._eager import empty, is_observed
 from epx._route import Route
-from epx._routing import Routing, View, check_version, note_version, view
+from epx._routing import Routing, View, check_version, first_row_experts, note_version, view
 
 __all__ = [
     "Routing",
@@ -530,7 +530,7 @@ def route(
     _check_tensors(("ids",), ids)
     _check_sums(add_counts_to, ids, route)
     ids, capacity = _as_int64(ids), route.capacity
-    made = ops.run_route(ids, route.index, capacity)
+    made = ops.run_route(ids, route.index, capacity, exact)
     routing = _routing(made, ids, route, capacity)
     _add_counts(routing, add_counts_to)
     return _made_exact(routing, made[3]) if exact else routing
@@ -546,9 +546,11 @@ def _made_exact(routing: Routing, info: Tensor) -> Routing:
     sizes = values[: route.local_experts], values[route.local_experts :]
     if route.layout == "slab":
         return routing._replace(sizes=sizes)
+    rows, row_experts = sizes[1][-1], routing.row_experts
+    if route.layout == "rank":
+        row_experts = first_row_experts(route, routing.key, info, rows)
     _core.drop_routing(route.index, int(routing.key))
-    rows = sizes[1][-1]
-    return routing._replace(capacity=rows, row_experts=routing.row_experts[:rows], sizes=sizes)
+    return routing._replace(capacity=rows, row_experts=row_experts, sizes=sizes)
 
 
 @overload

@@ -346,7 +346,7 @@ class ElasticBuffer:
             made, row_weights, routing = ep.dispatch(rows, ids, weights, route, **more)
         handle = EPHandle(shape, routing, num_sms)
         if not shape.do_expand:
-            handle.recv_topk_idx = routing.row_experts.to(torch.int64)
+            handle.recv_topk_idx = routing.row_experts.long()
         if is_exact:
             handle.view  # while the route shows it  # noqa: B018
         return made, row_weights, handle

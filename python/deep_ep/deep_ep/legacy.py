@@ -262,7 +262,7 @@ class Buffer:
             counts = list(routing.sizes[0])  # type: ignore[index]
             made, weights, routing = ep.dispatch_by(rows, routing, topk_weights, scales=scales)
         handle = Handle(routing, is_token_in_rank)
-        return made, routing.row_experts.to(torch.int64), weights, counts, handle
+        return made, routing.row_experts.long(), weights, counts, handle
 
     def _dispatch_by_mask(self, x: Any, mask: Tensor, per_expert: Tensor) -> tuple[Any, ...]:
         """Tokens go to ranks, as if each had one expert; all tell each other of their experts."""
