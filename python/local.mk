@@ -82,6 +82,7 @@ EXTRA_DIST += \
   python/deep_ep/deep_ep/__init__.py \
   python/deep_ep/deep_ep/_config.py \
   python/deep_ep/deep_ep/_events.py \
+  python/deep_ep/deep_ep/_fp8_kernels.py \
   python/deep_ep/deep_ep/_low_latency.py \
   python/deep_ep/deep_ep/_numbers.py \
   python/deep_ep/deep_ep/_version.py \

@@ -16,7 +16,7 @@ from epx.interfaces import Ground
 
 from ._config import refuse
 from ._events import EventOverlap, Lane
-from ._numbers import BLOCK, to_fp8
+from ._numbers import BLOCK, copy_used, to_fp8
 
 _ROUTES = 2  # that take turns: so many dispatches may be in flight without routing again
 
@@ -186,7 +186,7 @@ def _arrange(
         if wait is not None:
             wait()
         if scales is not None:
-            scales.copy_(row_scales.view(scales.shape))
+            copy_used(row_scales.view(scales.shape), scales, handle.routing.counts)
 
     return (slabs if scales is None else (slabs, scales)), finish
 

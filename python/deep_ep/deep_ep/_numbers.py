@@ -21,13 +21,13 @@ def align(value: int, to: int) -> int:
 
 
 @functools.cache
-def _kernel() -> Any:
-    """The kernel of Triton, where Triton is installed; else None."""
+def _kernels() -> Any:
+    """The kernels of Triton, where Triton is installed; else None."""
     try:
-        from . import _fp8_kernel
+        from . import _fp8_kernels
     except ImportError:
         return None
-    return _fp8_kernel
+    return _fp8_kernels
 
 
 def to_fp8(x: Tensor, *, round_scale: bool, packed: bool) -> tuple[Tensor, Tensor]:
@@ -36,9 +36,9 @@ def to_fp8(x: Tensor, *, round_scale: bool, packed: bool) -> tuple[Tensor, Tenso
     ``round_scale``: scales are powers of two; ``packed``: their exponents, four in an int32.
     """
     how = {"round_scale": round_scale, "packed": packed}
-    kernel = _kernel() if x.is_cuda else None
-    if kernel is not None and kernel.takes(x, **how):
-        rows, scales = kernel.to_fp8(x, BLOCK, _LEAST, LARGEST, **how)
+    kernels = _kernels() if x.is_cuda else None
+    if kernels is not None and kernels.takes(x, **how):
+        rows, scales = kernels.to_fp8(x, BLOCK, _LEAST, LARGEST, **how)
         return rows, scales.view(torch.int32) if packed else scales
     blocks = x.detach().view(x.shape[0], x.shape[1] // BLOCK, BLOCK)  # also without tokens
     most = largest(blocks).clamp_(min=_LEAST)
@@ -66,3 +66,15 @@ def in_columns(scales: Tensor) -> Tensor:
     """The scales in column-major, as GEMMs load them by TMA."""
     made = column_major((scales.shape[0], scales.shape[1]), scales.dtype, scales.device)
     return made.copy_(scales)
+
+
+def copy_used(scales: Tensor, columns: Tensor, counts: Tensor) -> None:
+    """Copies scales [L, rows, S] to slabs in column-major; it may leave out unused rows.
+
+    ``counts`` int32 [L]: how many rows of each slab are used.
+    """
+    kernels = _kernels() if scales.is_cuda else None
+    if kernels is not None and kernels.copies(scales, columns):
+        kernels.copy_used(scales, columns, counts)
+    else:
+        columns.copy_(scales)

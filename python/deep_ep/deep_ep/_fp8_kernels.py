@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows in fp8 by one kernel of Triton, where a GPU has the type: torch alone takes five."""
+"""Kernels of Triton: rows in fp8, where a GPU has the type, and their scales in columns."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 _BLOCKS = 8  # that a program makes
+_ROWS = 32  # whose scales a program copies
 _LEAST_CAPABILITY = (8, 9)  # of a GPU that has the type
 _compiled: set[tuple[Any, ...]] = set()
 
@@ -53,8 +54,32 @@ def _make_blocks(
         tl.store(scales + block, scale, mask=is_there)
 
 
-def _variant(x: Tensor, round_scale: bool, packed: bool) -> tuple[Any, ...]:
-    """What the kernel is compiled for."""
+@triton.jit
+def _copy_used(
+    rows,
+    columns,
+    counts,
+    room,
+    num_scales,
+    ROWS: tl.constexpr,
+    SCALES: tl.constexpr,
+):
+    slab = tl.program_id(0).to(tl.int64)
+    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    scale = tl.arange(0, SCALES)
+    is_there = (row < tl.load(counts + slab))[:, None] & (scale < num_scales)[None, :]
+    first = slab * room * num_scales
+    at = first + row[:, None] * num_scales + scale[None, :]
+    values = tl.load(rows + at, mask=is_there)
+    tl.store(columns + first + scale[None, :] * room + row[:, None], values, mask=is_there)
+
+
+def _is_ready(variant: tuple[Any, ...]) -> bool:
+    """Whether a kernel was compiled for this, or may be now: not while a graph is captured."""
+    return variant in _compiled or not torch.cuda.is_current_stream_capturing()
+
+
+def _fp8_variant(x: Tensor, round_scale: bool, packed: bool) -> tuple[Any, ...]:
     return x.device, x.dtype, x.data_ptr() % 16 == 0, round_scale, packed
 
 
@@ -64,8 +89,7 @@ def takes(x: Tensor, *, round_scale: bool, packed: bool) -> bool:
         return False
     if torch.cuda.get_device_capability(x.device) < _LEAST_CAPABILITY:
         return False
-    is_compiled = _variant(x, round_scale, packed) in _compiled
-    return is_compiled or not torch.cuda.is_current_stream_capturing()
+    return _is_ready(_fp8_variant(x, round_scale, packed))
 
 
 def to_fp8(
@@ -88,5 +112,33 @@ def to_fp8(
         BLOCK=block,
         BLOCKS=_BLOCKS,
     )
-    _compiled.add(_variant(x, round_scale, packed))
+    _compiled.add(_fp8_variant(x, round_scale, packed))
     return rows, scales
+
+
+def _copy_variant(rows: Tensor, columns: Tensor) -> tuple[Any, ...]:
+    are_aligned = rows.data_ptr() % 16 == 0, columns.data_ptr() % 16 == 0
+    return rows.device, rows.dtype, rows.shape[1:], are_aligned
+
+
+def copies(rows: Tensor, columns: Tensor) -> bool:
+    """Whether copy_used takes these: on a GPU, and not to be compiled now."""
+    return rows.is_cuda and rows.numel() > 0 and _is_ready(_copy_variant(rows, columns))
+
+
+def copy_used(rows: Tensor, columns: Tensor, counts: Tensor) -> None:
+    """Of scales [L, rows, S] copies the first ``counts`` [L], int32, of each slab.
+
+    ``columns`` has the shape of ``rows``, and each slab of it in column-major.
+    """
+    num_slabs, room, num_scales = rows.shape
+    _copy_used[(num_slabs, triton.cdiv(room, _ROWS))](
+        rows,
+        columns,
+        counts,
+        room,
+        num_scales,
+        ROWS=_ROWS,
+        SCALES=triton.next_power_of_2(num_scales),
+    )
+    _compiled.add(_copy_variant(rows, columns))
