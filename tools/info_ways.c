@@ -109,8 +109,7 @@ static struct epx_shape shape_of(enum epx_verb verb, const long values[ASKED],
 {
     const int64_t row_bytes = row_bytes_of(verb, values, params);
     const int32_t ranks = (int32_t)values[RANKS], top_k = (int32_t)values[TOP_K];
-    struct epx_shape shape = {.verb = verb,
-                              .ranks = ranks,
+    struct epx_shape shape = {.ranks = ranks,
                               .most_rows = top_k < ranks ? top_k : ranks,
                               .fields = verb == EPX_VERB_ROUTE_TOKENS ? 0 : 1,
                               .stays = (int32_t)values[RANK_MAJOR],
@@ -122,6 +121,7 @@ static struct epx_shape shape_of(enum epx_verb verb, const long values[ASKED],
                               .bank_row_bytes = epx_bytes_in_bank(row_bytes),
                               .stage_bytes = LARGE_STAGE};
 
+    epx_shape_set_verb(&shape, verb);
     shape.route.num_experts = (int32_t)values[EXPERTS];
     shape.route.num_local = (int32_t)((values[EXPERTS] + ranks - 1) / ranks);
     shape.route.top_k = top_k;
@@ -130,16 +130,16 @@ static struct epx_shape shape_of(enum epx_verb verb, const long values[ASKED],
     return shape;
 }
 
-static void print_way(const struct epx_gpu *gpu, const struct epx_shape *shape)
+static void print_way(enum epx_verb verb, const struct epx_gpu *gpu, const struct epx_shape *shape)
 {
     const struct epx_way way = epx_way_of_shape(gpu, shape);
     const struct epx_banks *banks = &way.banks;
     const struct epx_movers *movers = &way.movers;
 
-    printf("%-21s %7d ", epx_verb_name(shape->verb), shape->route.max_tokens);
-    if (shape->verb == EPX_VERB_ROUTE_TOKENS)
+    printf("%-21s %7d ", epx_verb_name(verb), shape->route.max_tokens);
+    if (shape->flow == EPX_FLOW_NONE)
         printf("%s\n", way.routes_small ? "ids" : "records");
-    else if (epx_verb_routes(shape->verb) && !banks->senders)
+    else if (shape->routes && !banks->senders)
         printf("a routing, then a dispatch\n");
     else if (way.wire == EPX_WIRE_STAGES)
         printf("%-8s 1       -         -     -      -       -    -    -      - %6lld\n",
@@ -164,7 +164,7 @@ static void print_ways(const long values[ASKED], const struct epx_params *params
     for (size_t v = 0; v < sizeof(verbs) / sizeof(verbs[0]); v++) {
         const struct epx_shape shape = shape_of(verbs[v], values, params);
 
-        print_way(&gpu, &shape);
+        print_way(verbs[v], &gpu, &shape);
     }
 }
 

@@ -85,7 +85,7 @@ static void begin_combine(struct epx_request *request, int weighted)
 
 void epx_moves_begin(struct epx_request *request, int weighted)
 {
-    if (epx_gathers(request->call.verb))
+    if (epx_verb_adds(request->call.verb))
         begin_combine(request, weighted);
     else
         begin_dispatch(request, weighted);

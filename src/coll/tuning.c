@@ -86,9 +86,29 @@ static int is_odd(int64_t row_bytes)
     return row_bytes % 16 != 0;
 }
 
+static int adds(const struct epx_shape *shape)
+{
+    return shape->flow == EPX_FLOW_SUMS;
+}
+
 static int scales(const struct epx_shape *shape)
 {
-    return shape->verb == EPX_VERB_COMBINE_BACKWARD;
+    return shape->flow == EPX_FLOW_SCALED;
+}
+
+void epx_shape_set_verb(struct epx_shape *shape, enum epx_verb verb)
+{
+    if (epx_verb_dispatches(verb))
+        shape->flow = EPX_FLOW_ROWS;
+    else if (epx_verb_adds(verb))
+        shape->flow = EPX_FLOW_SUMS;
+    else if (verb == EPX_VERB_COMBINE_BACKWARD)
+        shape->flow = EPX_FLOW_SCALED;
+    else
+        shape->flow = EPX_FLOW_NONE;
+    shape->routes = epx_verb_routes(verb);
+    shape->listed = epx_verb_has_fields(verb);
+    shape->has_words = shape->flow == EPX_FLOW_ROWS || verb == EPX_VERB_DISPATCH_BACKWARD;
 }
 
 void epx_gpu_share(struct epx_gpu *gpu, int32_t sharers, int64_t waiting_sms)
@@ -191,7 +211,7 @@ static int small_pays(const struct epx_shape *shape)
     const struct limits limits =
         shape->ranks == 1 ? limits_alone(shape) : limits_among_ranks(shape);
 
-    if (epx_verb_routes(shape->verb))
+    if (shape->routes)
         return 1;
     return pairs <= limits.pairs && tokens <= limits.tokens &&
            tokens * shape->row_bytes <= limits.token_bytes &&
@@ -212,8 +232,7 @@ static int have_room(const struct epx_gpu *gpu, const struct epx_shape *shape,
 {
     const int64_t flags = (EPX_BANK_FLAGS + EPX_BANK_WORDS) * (int64_t)sizeof(uint64_t);
 
-    if (shape->ranks == 1 && shape->route.top_k == 1 && !is_odd(shape->row_bytes) &&
-        !epx_verb_adds(shape->verb))
+    if (shape->ranks == 1 && shape->route.top_k == 1 && !is_odd(shape->row_bytes) && !adds(shape))
         return 1;
     if (senders_wait(shape) && pairs_of(&shape->route, shape->ranks) > EPX_SMALL_PAIRS)
         return 0;
@@ -234,7 +253,7 @@ static int64_t sending_warps(const struct epx_gpu *gpu)
 static struct epx_slices small_slices(const struct epx_gpu *gpu, const struct epx_shape *shape,
                                       int64_t row_bytes, int32_t width)
 {
-    const int64_t shortest = epx_verb_adds(shape->verb) ? EPX_SLICE_QUANTUM : EPX_LEAST_SLICE_BYTES;
+    const int64_t shortest = adds(shape) ? EPX_SLICE_QUANTUM : EPX_LEAST_SLICE_BYTES;
 
     return epx_slices_from(shortest, row_bytes, shape->route.max_tokens,
                            least(sending_warps(gpu), EPX_BANK_FLAGS / width));
@@ -250,9 +269,9 @@ static int32_t blocks_for(int64_t pieces, int64_t at_most)
  * a combine backward that scale gradients have some of the slots each, and share their rows. */
 static int32_t blocks_that_take(const struct epx_shape *shape, int64_t pieces, int64_t at_most)
 {
-    if (epx_verb_adds(shape->verb))
+    if (adds(shape))
         return blocks_for(pieces, at_most);
-    if (epx_verb_dispatches(shape->verb))
+    if (shape->flow == EPX_FLOW_ROWS)
         return blocks_for(pieces * shape->ranks, at_most);
     if (scales(shape)) {
         int64_t slots = (int64_t)shape->ranks * shape->route.max_tokens *
@@ -276,14 +295,14 @@ static void share_out_small(const struct epx_gpu *gpu, const struct epx_shape *s
                             struct epx_banks *banks)
 {
     /* A rank that is alone sends no rows, but a routing's ids. */
-    const int alone = shape->ranks == 1 && !epx_verb_routes(shape->verb);
+    const int alone = shape->ranks == 1 && !shape->routes;
     const int32_t movers = senders_wait(shape) ? (int32_t)most(gpu->movers / 2, 2) : gpu->movers;
     int64_t pieces = (int64_t)shape->route.max_tokens * banks->slices.num;
     int64_t at_most = gpu->most_senders, at_least;
 
-    if (epx_verb_adds(shape->verb))
+    if (adds(shape))
         at_most = least(at_most, movers / tuned.adding_share);
-    if (epx_verb_dispatches(shape->verb) || scales(shape))
+    if (shape->flow == EPX_FLOW_ROWS || scales(shape))
         at_most = least(at_most, movers / tuned.storing_share);
     banks->senders = blocks_for(alone ? 0 : pieces * width, at_most);
     at_most = movers - banks->senders;
@@ -300,9 +319,10 @@ static int packets_pay(const struct epx_shape *shape, int64_t rows)
 
     if (shape->ranks == 1 || shape->fields > 1 || is_odd(shape->row_bytes) || bytes == 0)
         return 0;
-    if (epx_verb_adds(shape->verb))
+    if (adds(shape))
         return bytes <= tuned.packed_sums;
-    return shape->verb == EPX_VERB_DISPATCH && bytes <= tuned.packed_rows;
+    return shape->flow == EPX_FLOW_ROWS && !shape->routes && !shape->listed &&
+           bytes <= tuned.packed_rows;
 }
 
 /* Lets rows travel in packets if they may and there is room. Slices that are longer than a stripe
@@ -316,7 +336,7 @@ static void set_packets(const struct epx_gpu *gpu, const struct epx_shape *shape
 
     if (!packets_pay(shape, rows))
         return;
-    if (!epx_verb_adds(shape->verb))
+    if (!adds(shape))
         slices = epx_slices_from(EPX_STRIPE_BYTES, shape->row_bytes, shape->route.max_tokens,
                                  sending_warps(gpu));
     if (slices.bytes > EPX_STRIPE_BYTES)
@@ -337,14 +357,12 @@ static void set_packets(const struct epx_gpu *gpu, const struct epx_shape *shape
 /* Words that go with a row: the weights of its pairs, or their gradients. */
 static int32_t words_of(const struct epx_shape *shape)
 {
-    if (epx_verb_dispatches(shape->verb) || shape->verb == EPX_VERB_DISPATCH_BACKWARD)
-        return shape->route.top_k;
-    return 0;
+    return shape->has_words ? shape->route.top_k : 0;
 }
 
 static struct epx_banks banks_of(const struct epx_gpu *gpu, const struct epx_shape *shape)
 {
-    const int32_t width = epx_verb_adds(shape->verb) ? shape->most_rows : shape->ranks;
+    const int32_t width = adds(shape) ? shape->most_rows : shape->ranks;
     const int64_t rows = (int64_t)shape->route.max_tokens * width;
     const int64_t words = words_of(shape) * (int64_t)sizeof(float);
     struct epx_banks banks = {.words_at = shape->bank_row_bytes};
@@ -529,14 +547,14 @@ static struct epx_movers sum_movers(const struct epx_gpu *gpu, const struct epx_
 
 static struct epx_movers movers_of(const struct epx_gpu *gpu, const struct epx_shape *shape)
 {
-    if (epx_verb_adds(shape->verb))
+    if (adds(shape))
         return sum_movers(gpu, shape);
     return scales(shape) ? grad_movers(gpu, shape) : row_movers(gpu, shape);
 }
 
 static enum epx_wire wire_of(const struct epx_way *way, const struct epx_shape *shape)
 {
-    if (way->in_rounds && epx_verb_adds(shape->verb))
+    if (way->in_rounds && adds(shape))
         return EPX_WIRE_STAGES;
     if (shape->ranks == 1)
         return EPX_WIRE_NONE;
@@ -547,12 +565,12 @@ static enum epx_wire wire_of(const struct epx_way *way, const struct epx_shape *
 
 struct epx_way epx_way_of_shape(const struct epx_gpu *gpu, const struct epx_shape *shape)
 {
-    const int32_t width = epx_verb_adds(shape->verb) ? shape->most_rows : shape->ranks;
+    const int32_t width = adds(shape) ? shape->most_rows : shape->ranks;
     struct epx_way way = {0};
 
-    if (epx_verb_routes(shape->verb))
+    if (shape->routes)
         way.routes_small = epx_routes_small(gpu, &shape->route, shape->ranks);
-    if (epx_verb_routes(shape->verb) && (!way.routes_small || !shape->fields))
+    if (shape->routes && (!way.routes_small || !shape->fields))
         return way;
     if (!shape->biased)
         way.banks = banks_of(gpu, shape);

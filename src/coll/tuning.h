@@ -30,10 +30,21 @@ struct epx_gpu {
     int64_t stage_bytes;  /* of one stage, on each rank */
 };
 
+/* What becomes of rows. */
+enum epx_flow {
+    EPX_FLOW_NONE,  /* a routing moves none */
+    EPX_FLOW_ROWS,  /* dispatch: from home to the ranks of the experts */
+    EPX_FLOW_SUMS,  /* combine, dispatch backward: home, where they are added */
+    EPX_FLOW_SCALED /* combine backward: as in a dispatch, each times its weight */
+};
+
 /* What decides about the way of an operation; all but the GPU and `stays` are the same on all
  * ranks. */
 struct epx_shape {
-    enum epx_verb verb; /* of the kernels: the second half of an operation is a dispatch */
+    enum epx_flow flow; /* these four as epx_shape_set_verb sets them */
+    int32_t routes;     /* ids go to all ranks, before the rows or with them */
+    int32_t listed;     /* rows are those of a list of fields */
+    int32_t has_words;  /* with a row go weights of its pairs, or their gradients */
     int32_t ranks;
     struct epx_plan_shape route;
     int32_t most_rows; /* of a token: one a rank that has any of its experts */
@@ -65,6 +76,8 @@ struct epx_way {
     int32_t in_rounds;        /* an operation that is not small goes round by round by stages */
 };
 
+/* Sets what an operation does. The second half of one is a dispatch, the first one a routing. */
+void epx_shape_set_verb(struct epx_shape *shape, enum epx_verb verb);
 /* Shares a GPU out: blocks, movers and most_senders of ranks of which so many share it, given what
  * the hint epx_max_sms leaves of its multiprocessors for blocks that wait. */
 void epx_gpu_share(struct epx_gpu *gpu, int32_t sharers, int64_t waiting_sms);

@@ -13,7 +13,7 @@ struct epx_home_rows epx_home_rows_of(const struct epx_request *request, struct 
     home.cut = cut;
     home.weighted = weighted;
     home.node = request->comm->node;
-    if (epx_gathers(call->verb)) {
+    if (epx_verb_adds(call->verb)) {
         home.num_biases = call->num_biases;
         home.biases = call->biases;
         home.rows = call->fields.at[0].out;
@@ -37,9 +37,9 @@ struct epx_expert_rows epx_expert_rows_of(const struct epx_request *request,
     expert.weighted = weighted;
     expert.sums = sums;
     expert.scales = call->verb == EPX_VERB_COMBINE_BACKWARD;
-    expert.rows_in = epx_gathers(call->verb) ? call->fields.at[0].in : call->forward_in;
+    expert.rows_in = epx_verb_adds(call->verb) ? call->fields.at[0].in : call->forward_in;
     expert.weights_in = epx_verb_dispatches(call->verb) ? NULL : call->weights_in;
-    if (!epx_gathers(call->verb)) {
+    if (!epx_verb_adds(call->verb)) {
         expert.fields = &call->fields;
         expert.row_weights = call->weights_out;
         expert.bypasses = epx_rows_bypass(*request->route->plan->view.arrived_rows * cut.row_bytes);

@@ -14,18 +14,12 @@
 /* Collective, agreed: the plan, its windows and the view of a new route on host memory. */
 int epx_routing_create(struct epx_route *route);
 
-/* Whether the verb is of the second flow: combine or dispatch backward. */
-static inline int epx_gathers(enum epx_verb verb)
-{
-    return verb == EPX_VERB_COMBINE || verb == EPX_VERB_DISPATCH_BACKWARD;
-}
-
 /* The type of the sums that travel in the second flow. */
 static inline EPX_Datatype epx_partial_type(const struct epx_request *request)
 {
     EPX_Datatype datatype = request->call.datatype;
 
-    if (!epx_gathers(request->call.verb) ||
+    if (!epx_verb_adds(request->call.verb) ||
         request->comm->params.combine_partials == EPX_PARTIALS_DATATYPE)
         return datatype;
     return epx_datatype_bytes(datatype) < epx_datatype_bytes(EPX_FLOAT32) ? EPX_FLOAT32 : datatype;
@@ -34,7 +28,7 @@ static inline EPX_Datatype epx_partial_type(const struct epx_request *request)
 /* The bytes of a row as it travels. */
 static inline int64_t epx_wire_row_bytes(const struct epx_request *request)
 {
-    if (!epx_gathers(request->call.verb))
+    if (!epx_verb_adds(request->call.verb))
         return request->call.row_bytes;
     return request->call.row_bytes / epx_datatype_bytes(request->call.datatype) *
            epx_datatype_bytes(epx_partial_type(request));

@@ -317,7 +317,6 @@ static struct epx_shape shape_of(const struct epx_request *request)
     const struct epx_device_plan *plan = epx_device_plan_of(request);
     const struct epx_call *call = &request->call;
     struct epx_shape shape = {
-        .verb = verb_of(request),
         .ranks = request->comm->size,
         .route = plan->shape,
         .most_rows = plan->most_rows,
@@ -329,6 +328,7 @@ static struct epx_shape shape_of(const struct epx_request *request)
         .stage_bytes = plan->stage_bytes,
     };
 
+    epx_shape_set_verb(&shape, verb_of(request));
     shape.biased = call->num_biases > 0;
     shape.given_weights = call->token_weights != NULL;
     shape.stays = plan->shape.rank_major && epx_takes_stores(request);

@@ -26,7 +26,7 @@ static int rows_per_token(const struct epx_request *request)
 {
     const struct epx_plan *plan = request->route->plan;
 
-    return epx_gathers(request->call.verb) ? plan->num_ranks : plan->by_node->rows_per_token;
+    return epx_verb_adds(request->call.verb) ? plan->num_ranks : plan->by_node->rows_per_token;
 }
 
 /* The rows that fit into a stage, with pair weights, whether they travel or not. */
@@ -107,7 +107,7 @@ static int32_t tokens_that_fit(const struct epx_staged *staged, const struct epx
     int64_t fit = rows_that_fit(staged, request);
     int32_t longest = longest_block(plan, fit, count_home_rows);
 
-    if (!epx_gathers(request->call.verb))
+    if (!epx_verb_adds(request->call.verb))
         return least(longest, longest_block(plan, fit, count_area));
     longest = least(longest, longest_block(plan, fit, count_entries));
     return least(longest, longest_block(plan, fit, count_parts));
@@ -244,7 +244,7 @@ int epx_hier_next_block(struct epx_request *request, int *moved)
     if (staged->block.segment == 0)
         find_rows(hier, plan);
     pack_homes(hier, plan);
-    pack_entries(hier, plan, epx_gathers(request->call.verb));
+    pack_entries(hier, plan, epx_verb_adds(request->call.verb));
     return EPX_SUCCESS;
 }
 

@@ -74,9 +74,9 @@ int epx_move_hier(struct epx_request *request, int *moved)
                                                              {epx_hier_all_filled, sum_ranks},
                                                              {epx_staged_has_come, sum_nodes}};
 
-    if (request->half == EPX_HALF_WEIGHTS && epx_gathers(request->call.verb))
+    if (request->half == EPX_HALF_WEIGHTS && epx_verb_adds(request->call.verb))
         return epx_combine_weights(request, moved);
     if (request->phase < EPX_PHASE_VERB)
         return epx_hier_begin(request, moved);
-    return epx_staged_step(request, epx_gathers(request->call.verb) ? combine : dispatch, moved);
+    return epx_staged_step(request, epx_verb_adds(request->call.verb) ? combine : dispatch, moved);
 }

@@ -25,7 +25,7 @@ static int fill(struct epx_request *request)
 {
     struct epx_staged *staged = epx_staged_of(request);
 
-    if (epx_gathers(request->call.verb))
+    if (epx_verb_adds(request->call.verb))
         epx_sum_pairs_host(staged->plan, &staged->expert, &staged->block);
     else
         epx_pack_rows_host(staged->plan, &staged->home, &staged->block);
@@ -36,7 +36,7 @@ static int take(struct epx_request *request)
 {
     struct epx_staged *staged = epx_staged_of(request);
 
-    if (epx_gathers(request->call.verb))
+    if (epx_verb_adds(request->call.verb))
         epx_sum_ranks_host(staged->plan, &staged->home, &staged->block);
     else
         epx_unpack_rows_host(staged->plan, &staged->expert, &staged->block);
@@ -61,7 +61,7 @@ int epx_move_staged(struct epx_request *request, int *moved)
     static const struct epx_step steps[EPX_BLOCK_STEPS] = {
         {next_block, NULL}, {epx_staged_may_fill, fill}, {epx_staged_has_come, take}};
 
-    if (request->half == EPX_HALF_WEIGHTS && epx_gathers(request->call.verb))
+    if (request->half == EPX_HALF_WEIGHTS && epx_verb_adds(request->call.verb))
         return epx_combine_weights(request, moved);
     if (request->phase < EPX_PHASE_VERB)
         return begin(request, moved);

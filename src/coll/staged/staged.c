@@ -367,7 +367,7 @@ int epx_staged_send(struct epx_staged *staged, enum epx_direction direction)
 
 enum epx_direction epx_direction_of(const struct epx_request *request)
 {
-    return epx_gathers(request->call.verb) ? EPX_TO_HOMES : EPX_TO_EXPERTS;
+    return epx_verb_adds(request->call.verb) ? EPX_TO_HOMES : EPX_TO_EXPERTS;
 }
 
 int epx_staged_may_fill(struct epx_request *request, int *moved)

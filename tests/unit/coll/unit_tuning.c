@@ -27,8 +27,7 @@ static struct epx_gpu gpu_of(int sms, int max_sms)
 static struct epx_shape shape_of(enum epx_verb verb, int ranks, int top_k, int max_tokens,
                                  int64_t row_bytes)
 {
-    struct epx_shape shape = {.verb = verb,
-                              .ranks = ranks,
+    struct epx_shape shape = {.ranks = ranks,
                               .most_rows = top_k < ranks ? top_k : ranks,
                               .fields = verb == EPX_VERB_ROUTE_TOKENS ? 0 : 1,
                               .datatype = EPX_BFLOAT16,
@@ -37,6 +36,7 @@ static struct epx_shape shape_of(enum epx_verb verb, int ranks, int top_k, int m
                               .bank_row_bytes = epx_bytes_in_bank(row_bytes),
                               .stage_bytes = (int64_t)64 << 20};
 
+    epx_shape_set_verb(&shape, verb);
     shape.route.num_experts = 256;
     shape.route.top_k = top_k;
     shape.route.max_tokens = max_tokens;
@@ -177,12 +177,12 @@ static int agree(const struct epx_way *a, const struct epx_way *b)
 
 /* Two ranks of which one is bounded, or has a smaller GPU, have agreed on blocks and senders. */
 static void expect_agreement(const struct epx_gpu *large, const struct epx_gpu *small,
-                             const struct epx_shape *shape)
+                             enum epx_verb verb, const struct epx_shape *shape)
 {
     const struct epx_way a = epx_way_of_shape(large, shape), b = epx_way_of_shape(small, shape);
 
     EXPECT(agree(&a, &b), "%s, %d ranks, top-%d, %d tokens of %lld bytes: %s and %s",
-           epx_verb_name(shape->verb), shape->ranks, shape->route.top_k, shape->route.max_tokens,
+           epx_verb_name(verb), shape->ranks, shape->route.top_k, shape->route.max_tokens,
            (long long)shape->row_bytes, epx_wire_name(a.wire), epx_wire_name(b.wire));
 }
 
@@ -200,11 +200,11 @@ START_TEST(ranks_decide_alike)
                 for (int b = 0; b < 8; b++) {
                     struct epx_shape shape = shape_of(verbs[v], ranks[r], 8, tokens[t], bytes[b]);
 
-                    expect_agreement(&large, &small, &shape);
+                    expect_agreement(&large, &small, verbs[v], &shape);
                     shape.given_weights = 1;
-                    expect_agreement(&large, &small, &shape);
+                    expect_agreement(&large, &small, verbs[v], &shape);
                     shape.biased = 1;
-                    expect_agreement(&large, &small, &shape);
+                    expect_agreement(&large, &small, verbs[v], &shape);
                 }
     SETTLE();
 }
