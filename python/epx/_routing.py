@@ -112,7 +112,9 @@ def check_version(routing: Routing) -> None:
         )
 
 
-def _look_at(route: Route, key: Tensor, like: Tensor, capacity: int, *tensors: Tensor | None) -> None:
+def _look_at(
+    route: Route, key: Tensor, like: Tensor, capacity: int, *tensors: Tensor | None
+) -> None:
     """Has what the route shows of this routing copied, of its rows as many as the capacity."""
     stream = torch.cuda.current_stream(like.device).cuda_stream if like.is_cuda else 0
     addresses = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
