@@ -3,6 +3,7 @@
  * leftovers. */
 #include "api/api.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 enum { LEAVING_MS = 10000 };
 
 static int is_set_up; /* under the lock */
+static int is_child;  /* of fork, whose parent has MPI: it may not call that */
 /* MPI where it was asked and works, else NULL; MPI_Finalize, which has begun to end it, takes that
  * back first. */
 static const struct epx_mpi *_Atomic working_mpi;
@@ -51,6 +53,9 @@ int epx_api_enter_mpi(const char *function)
     const struct epx_mpi *mpi = working_mpi;
 
     epx_status_enter(function);
+    mpi_here = NULL;
+    EPX_FAIL_IF(is_child, EPX_ERR_NOT_INITIALIZED,
+                "this process was forked off: MPI is its parent's");
     if (!mpi)
         return check_mpi(&mpi_here);
     mpi_here = mpi;
@@ -59,10 +64,10 @@ int epx_api_enter_mpi(const char *function)
 
 int epx_api_enter(const char *function)
 {
-    if (!epx_comm_without_mpi())
+    if (!is_child && !epx_comm_without_mpi())
         return epx_api_enter_mpi(function);
     epx_status_enter(function);
-    mpi_here = is_set_up && epx_mpi_open()->works() ? epx_mpi_open() : NULL;
+    mpi_here = !is_child && is_set_up && epx_mpi_open()->works() ? epx_mpi_open() : NULL;
     return EPX_SUCCESS;
 }
 
@@ -243,6 +248,13 @@ static void free_leftovers(void)
     epx_pause_progresses(NULL);
 }
 
+static void leave_mpi_to_parent(void)
+{
+    is_child = 1;
+    working_mpi = NULL;
+    epx_pause_progresses(NULL);
+}
+
 int epx_api_setup(void)
 {
     int rc = EPX_SUCCESS, rank;
@@ -253,6 +265,7 @@ int epx_api_setup(void)
         is_set_up = rc == EPX_SUCCESS;
         if (is_set_up) {
             working_mpi = epx_mpi_open();
+            pthread_atfork(NULL, NULL, leave_mpi_to_parent);
             epx_log_set_rank(rank);
             epx_pause_progresses(epx_mpi_open()->progress);
         }

@@ -8,7 +8,8 @@
 #include "core/route.h"
 
 /* First: names the function in messages; EPX_ERR_NOT_INITIALIZED where MPI does not work, unless
- * there are communicators that MPI did not make. */
+ * there are communicators that MPI did not make, or the process was forked off by one that has MPI,
+ * whose handles it does not have. */
 #define EPX_API_ENTER() EPX_TRY(epx_api_enter(__func__))
 int epx_api_enter(const char *function);
 /* First, in a function that calls MPI in any case. */

@@ -52,8 +52,27 @@ static void take_out(struct epx_comm *comm)
     comm->listed = EPX_UNLISTED;
 }
 
+/* A child of fork has none of its parent's threads and connections, but what ranks store into: it
+ * has no communicators, so that no operation goes on in both. */
+static void forget_parent(void)
+{
+    epx_handle_forget_all();
+    busy_comms = idle_comms = (struct list){NULL, NULL};
+    buried_comms = NULL;
+    atomic_store(&num_without_mpi, 0);
+    epx_unlock();
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(epx_lock, epx_unlock, forget_parent);
+}
+
 void epx_comm_enlist(struct epx_comm *comm)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, watch_forks);
     epx_lock();
     append(comm, EPX_LISTED_IDLE);
     epx_comm_relist(comm);

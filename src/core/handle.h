@@ -28,6 +28,9 @@ void epx_handle_add(struct epx_handle *handle, enum epx_handle_kind kind);
 /* Does nothing where the handle was removed before. */
 void epx_handle_remove(struct epx_handle *handle);
 
+/* With the lock held, in a child of fork: the handles are the parent's. */
+void epx_handle_forget_all(void);
+
 int epx_handle_is(const void *handle, enum epx_handle_kind kind);
 /* EPX_ERR_COMM, EPX_ERR_ROUTE or EPX_ERR_REQUEST, of a graph EPX_ERR_ARG, with what is wrong with a
  * handle that is not of that kind. */
