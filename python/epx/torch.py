@@ -519,8 +519,8 @@ def route(
     ``ids`` as in dispatch. ``dispatch_by`` sends rows by the routing, as often as is wanted. With
     ``exact``, on all ranks or on none, the host waits until the number of rows is known: the
     ``capacity`` of the routing is that number, so that results have no unused rows, and ``sizes``
-    has counts and offsets as lists. On a GPU that is one host sync, counted in ``Comm.stats()``.
-    ``add_counts_to`` as in dispatch.
+    has counts and offsets as lists. On a GPU that is one host sync, counted in ``Comm.stats()``;
+    the current stream writes ``row_experts`` behind it. ``add_counts_to`` as in dispatch.
 
     Raises EPXError as dispatch does; with ``exact`` TRUNCATE and ARG on a GPU too. It cannot be
     compiled.
@@ -547,9 +547,11 @@ def _made_exact(routing: Routing, info: Tensor) -> Routing:
     if route.layout == "slab":
         return routing._replace(sizes=sizes)
     rows, row_experts = sizes[1][-1], routing.row_experts
-    if route.layout == "rank":
-        row_experts = first_row_experts(route, routing.key, info, rows)
-    _core.drop_routing(route.index, int(routing.key))
+    try:
+        if route.layout == "rank":
+            row_experts = first_row_experts(route, routing.key, info, rows)
+    finally:  # all ranks route again, also where one has no memory for this
+        _core.drop_routing(route.index, int(routing.key))
     return routing._replace(capacity=rows, row_experts=row_experts, sizes=sizes)
 
 

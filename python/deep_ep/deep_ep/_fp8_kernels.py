@@ -13,7 +13,8 @@ from torch import Tensor
 _BLOCKS = 8  # that a program makes
 _ROWS = 32  # whose scales a program copies
 _LEAST_CAPABILITY = (8, 9)  # of a GPU that has the type
-_compiled: set[tuple[Any, ...]] = set()
+_TAKEN = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_ready: set[tuple[Any, ...]] = set()  # what kernels were compiled and loaded for
 
 
 @triton.jit
@@ -67,33 +68,68 @@ def _copy_used(
     slab = tl.program_id(0).to(tl.int64)
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     scale = tl.arange(0, SCALES)
-    is_there = (row < tl.load(counts + slab))[:, None] & (scale < num_scales)[None, :]
+    is_used = (row < room) & (row < tl.load(counts + slab))
+    is_there = is_used[:, None] & (scale < num_scales)[None, :]
     first = slab * room * num_scales
     at = first + row[:, None] * num_scales + scale[None, :]
     values = tl.load(rows + at, mask=is_there)
     tl.store(columns + first + scale[None, :] * room + row[:, None], values, mask=is_there)
 
 
-def _is_ready(variant: tuple[Any, ...]) -> bool:
-    """Whether a kernel was compiled for this, or may be now: not while a graph is captured."""
-    return variant in _compiled or not torch.cuda.is_current_stream_capturing()
+def _rows_kind(x: Tensor, round_scale: bool, packed: bool) -> tuple[Any, ...]:
+    return x.device, x.dtype, round_scale, packed
 
 
-def _fp8_variant(x: Tensor, round_scale: bool, packed: bool) -> tuple[Any, ...]:
-    return x.device, x.dtype, x.data_ptr() % 16 == 0, round_scale, packed
+def _scales_kind(device: torch.device, dtype: torch.dtype, shape: Any) -> tuple[Any, ...]:
+    return device, dtype, *shape  # of a slab: the numbers that a kernel is compiled for
 
 
-def takes(x: Tensor, *, round_scale: bool, packed: bool) -> bool:
-    """Whether to_fp8 takes these rows: on a GPU that has the type, and not to be compiled now."""
-    if not x.is_cuda or not x.is_contiguous() or not x.numel():
+def _is_on_current(*tensors: Tensor) -> bool:
+    """Whether these lie on the current GPU, where Triton launches, as kernels expect them to."""
+    current = torch.cuda.current_device()
+    return all(t.get_device() == current and t.data_ptr() % 16 == 0 for t in tensors)
+
+
+def make_ready(
+    x: Tensor,
+    slab: tuple[int, int],
+    block: int,
+    least: float,
+    largest: float,
+    round_scale: bool,
+    packed: bool,
+) -> None:
+    """Launch each kernel once, which compiles and loads it, for rows like ``x`` [T, H].
+
+    ``slab``: room for rows that arrive, and scales of a row. Does nothing where that was done, and
+    on a GPU without the type. Else it waits for the GPU: a kernel that is loaded behind an
+    operation may wait for its end, and the operation for a message that the host cannot send then.
+    """
+    device, dtype = x.device, torch.int32 if packed else torch.float32
+    kinds = {_rows_kind(x, round_scale, packed), _scales_kind(device, dtype, slab)}
+    if kinds <= _ready or x.dtype not in _TAKEN or not _is_on_current(x):
+        return
+    if torch.cuda.get_device_capability(device) < _LEAST_CAPABILITY:
+        return
+    torch.cuda.synchronize(device)
+    row = torch.zeros((1, x.shape[1]), dtype=x.dtype, device=device)
+    to_fp8(row, block, least, largest, round_scale, packed)
+    scales = torch.zeros((1, *slab), dtype=dtype, device=device)
+    counts = torch.zeros(1, dtype=torch.int32, device=device)
+    copy_used(scales, torch.empty_like(scales), counts)
+    torch.cuda.synchronize(device)
+    _ready.update(kinds)
+
+
+def takes(x: Tensor, round_scale: bool, packed: bool) -> bool:
+    """Whether to_fp8 takes these rows without being compiled."""
+    if _rows_kind(x, round_scale, packed) not in _ready or not x.numel():
         return False
-    if torch.cuda.get_device_capability(x.device) < _LEAST_CAPABILITY:
-        return False
-    return _is_ready(_fp8_variant(x, round_scale, packed))
+    return x.is_contiguous() and not x.is_neg() and _is_on_current(x)
 
 
 def to_fp8(
-    x: Tensor, block: int, least: float, largest: float, *, round_scale: bool, packed: bool
+    x: Tensor, block: int, least: float, largest: float, round_scale: bool, packed: bool
 ) -> tuple[Tensor, Tensor]:
     """Rows [T, H] in float8_e4m3fn, and what a row has for each block: a scale in float32, or the
     exponent of one in a byte."""
@@ -112,28 +148,23 @@ def to_fp8(
         BLOCK=block,
         BLOCKS=_BLOCKS,
     )
-    _compiled.add(_fp8_variant(x, round_scale, packed))
     return rows, scales
 
 
-def _copy_variant(rows: Tensor, columns: Tensor) -> tuple[Any, ...]:
-    are_aligned = rows.data_ptr() % 16 == 0, columns.data_ptr() % 16 == 0
-    return rows.device, rows.dtype, rows.shape[1:], are_aligned
+def copies(scales: Tensor, columns: Tensor, counts: Tensor) -> bool:
+    """Whether copy_used takes these without being compiled."""
+    kind = _scales_kind(scales.device, scales.dtype, scales.shape[1:])
+    return kind in _ready and _is_on_current(scales, columns, counts)
 
 
-def copies(rows: Tensor, columns: Tensor) -> bool:
-    """Whether copy_used takes these: on a GPU, and not to be compiled now."""
-    return rows.is_cuda and rows.numel() > 0 and _is_ready(_copy_variant(rows, columns))
-
-
-def copy_used(rows: Tensor, columns: Tensor, counts: Tensor) -> None:
+def copy_used(scales: Tensor, columns: Tensor, counts: Tensor) -> None:
     """Of scales [L, rows, S] copies the first ``counts`` [L], int32, of each slab.
 
-    ``columns`` has the shape of ``rows``, and each slab of it in column-major.
+    ``columns`` has the shape of ``scales``, and each slab of it in column-major.
     """
-    num_slabs, room, num_scales = rows.shape
+    num_slabs, room, num_scales = scales.shape
     _copy_used[(num_slabs, triton.cdiv(room, _ROWS))](
-        rows,
+        scales,
         columns,
         counts,
         room,
@@ -141,4 +172,3 @@ def copy_used(rows: Tensor, columns: Tensor, counts: Tensor) -> None:
         ROWS=_ROWS,
         SCALES=triton.next_power_of_2(num_scales),
     )
-    _compiled.add(_copy_variant(rows, columns))

@@ -16,7 +16,7 @@ from epx.interfaces import Ground
 
 from ._config import refuse
 from ._events import EventOverlap, Lane
-from ._numbers import BLOCK, copy_used, to_fp8
+from ._numbers import BLOCK, Quantizer, copy_used
 
 _ROUTES = 2  # that take turns: so many dispatches may be in flight without routing again
 
@@ -110,13 +110,15 @@ class LowLatency:
         topk_idx: Tensor,
         sizes: tuple[int, int],  # most tokens, experts
         stats: Tensor | None,
-        quantize: Callable[[Tensor], tuple[Tensor, Tensor]] | None,
+        quantize: Quantizer | None,
         is_async: bool,
         has_hook: bool,
     ) -> tuple[Any, Tensor, LowLatencyHandle, EventOverlap, Callable[[], None]]:
         """As Buffer.low_latency_dispatch."""
         most, num_experts = sizes
         route = self._route(most, topk_idx.shape[1], num_experts, x.shape[1])
+        if quantize is not None:
+            quantize.prepare(x, route.rows_per_expert)
 
         def operation() -> tuple[Any, Tensor, LowLatencyHandle, Callable[[], None]]:
             rows, scales = (x, None) if quantize is None else quantize(x)
@@ -198,9 +200,7 @@ def _slabs_of_scales(handle: LowLatencyHandle, row_scales: Tensor) -> Tensor:
     return torch.empty(shape, dtype=row_scales.dtype, device=row_scales.device).transpose(1, 2)
 
 
-def quantizer(
-    use_fp8: bool, round_scale: bool, use_ue8m0: bool, hidden: int
-) -> Callable[[Tensor], tuple[Tensor, Tensor]] | None:
+def quantizer(use_fp8: bool, round_scale: bool, use_ue8m0: bool, hidden: int) -> Quantizer | None:
     """What makes fp8 rows and scales of rows, if that is wanted."""
     if not use_fp8:
         return None
@@ -208,4 +208,4 @@ def quantizer(
     wanted = 4 * BLOCK if use_ue8m0 else BLOCK
     if hidden % wanted:
         refuse(f"scales of rows of {hidden} elements", f"want a multiple of {wanted}")
-    return functools.partial(to_fp8, round_scale=round_scale, packed=use_ue8m0)
+    return Quantizer(round_scale, use_ue8m0)

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+import warnings
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,39 +20,81 @@ def align(value: int, to: int) -> int:
     return -(-value // to) * to
 
 
-@functools.cache
-def _kernels() -> Any:
-    """The kernels of Triton, where Triton is installed; else None."""
-    try:
-        from . import _fp8_kernels
-    except ImportError:
-        return None
-    return _fp8_kernels
+class _Triton:
+    """The kernels of Triton, as long as there is nothing against them."""
+
+    def __init__(self) -> None:
+        self._is_looked_for = False
+        self._kernels: Any = None
+
+    def give_up(self, error: Exception) -> None:
+        """Have torch take their place from now on, and say so."""
+        self._kernels = None
+        warnings.warn(f"deep_ep: torch takes the place of Triton: {error}", stacklevel=2)
+
+    def kernels(self, like: Tensor) -> Any:
+        """The kernels for tensors like this one, or None."""
+        if not like.is_cuda:
+            return None
+        if not self._is_looked_for:
+            self._is_looked_for = True
+            try:
+                from . import _fp8_kernels
+
+                self._kernels = _fp8_kernels
+            except ImportError:
+                pass
+            except Exception as error:  # of whatever is called triton here
+                self.give_up(error)
+        return self._kernels
 
 
-def to_fp8(x: Tensor, *, round_scale: bool, packed: bool) -> tuple[Tensor, Tensor]:
-    """Rows in float8_e4m3fn, and their scales: float32 [T, H / 128], or int32 [T, H / 512].
+_triton = _Triton()
+
+
+class Quantizer(NamedTuple):
+    """What makes rows in fp8 of rows.
 
     ``round_scale``: scales are powers of two; ``packed``: their exponents, four in an int32.
     """
-    how = {"round_scale": round_scale, "packed": packed}
-    kernels = _kernels() if x.is_cuda else None
-    if kernels is not None and kernels.takes(x, **how):
-        rows, scales = kernels.to_fp8(x, BLOCK, _LEAST, LARGEST, **how)
-        return rows, scales.view(torch.int32) if packed else scales
-    blocks = x.detach().view(x.shape[0], x.shape[1] // BLOCK, BLOCK)  # also without tokens
-    most = largest(blocks).clamp_(min=_LEAST)
-    scales = most * (1 / LARGEST)  # as DeepEP
-    if round_scale:
-        exponents = exponents_above(scales)
-        scales = (exponents << 23).view(torch.float32)
-        factors = scales.reciprocal()
-    else:
-        factors = torch.div(torch.tensor(LARGEST, device="cpu"), most)
-    rows = scaled(blocks, factors).view(x.shape)
-    if packed:
-        return rows, exponents.to(torch.uint8).view(torch.int32)
-    return rows, scales
+
+    round_scale: bool
+    packed: bool
+
+    def prepare(self, x: Tensor, room: int) -> None:
+        """Have what Triton does be compiled and loaded, before anything is sent.
+
+        For rows like ``x`` [T, H], and for those that arrive, in slabs of ``room``. Once for each
+        kind of rows; not in a capture, where torch takes the place of what is not ready.
+        """
+        kernels = _triton.kernels(x)
+        if kernels is None or torch.cuda.is_current_stream_capturing():
+            return
+        num_scales = x.shape[1] // (4 * BLOCK if self.packed else BLOCK)
+        try:
+            kernels.make_ready(x, (room, num_scales), BLOCK, _LEAST, LARGEST, *self)
+        except Exception as error:  # no C compiler, no Python.h, a GPU that it does not know
+            _triton.give_up(error)
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows in float8_e4m3fn, and their scales: float32 [T, H / 128], or int32 [T, H / 512]."""
+        kernels = _triton.kernels(x)
+        if kernels is not None and kernels.takes(x, *self):
+            rows, scales = kernels.to_fp8(x, BLOCK, _LEAST, LARGEST, *self)
+            return rows, scales.view(torch.int32) if self.packed else scales
+        blocks = x.detach().view(x.shape[0], x.shape[1] // BLOCK, BLOCK)  # also without tokens
+        most = largest(blocks).clamp_(min=_LEAST)
+        scales = most * (1 / LARGEST)  # as DeepEP
+        if self.round_scale:
+            exponents = exponents_above(scales)
+            scales = (exponents << 23).view(torch.float32)
+            factors = scales.reciprocal()
+        else:
+            factors = torch.div(torch.tensor(LARGEST, device="cpu"), most)
+        rows = scaled(blocks, factors).view(x.shape)
+        if self.packed:
+            return rows, exponents.to(torch.uint8).view(torch.int32)
+        return rows, scales
 
 
 def column_major(shape: tuple[int, int], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -73,8 +115,8 @@ def copy_used(scales: Tensor, columns: Tensor, counts: Tensor) -> None:
 
     ``counts`` int32 [L]: how many rows of each slab are used.
     """
-    kernels = _kernels() if scales.is_cuda else None
-    if kernels is not None and kernels.copies(scales, columns):
+    kernels = _triton.kernels(scales)
+    if kernels is not None and kernels.copies(scales, columns, counts):
         kernels.copy_used(scales, columns, counts)
     else:
         columns.copy_(scales)

@@ -42,6 +42,33 @@ def test_a_low_latency_layer_is_captured(comm, buffer):
     comm.check()
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+def test_rows_in_fp8_are_captured(comm, buffer, is_first):
+    """By kernels of Triton; in a capture before any other such call, by torch in their place."""
+    hidden = 1024 if is_first else 640  # no other test here has rows of that length
+    mine = here(sent_by(comm.rank, (MOST, hidden, K, E)))
+
+    def dispatch(**how):
+        made, counts, _, _, _ = buffer.low_latency_dispatch(mine.x, mine.ids, MOST, E, **how)
+        return made, counts
+
+    for _ in range(2):  # routes are made outside of captures
+        dispatch(use_fp8=not is_first)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured, counts = dispatch(use_fp8=True)
+    graph.replay()
+    torch.cuda.synchronize()
+    wanted, wanted_counts = dispatch(use_fp8=True)
+    assert torch.equal(counts, wanted_counts)
+    for expert, number in enumerate(counts.tolist()):
+        for one, other in zip(captured, wanted):
+            used = [each[expert, :number].contiguous().view(torch.uint8) for each in (one, other)]
+            assert torch.equal(*used)
+    del graph, captured, counts
+    comm.check()
+
+
 def test_a_dispatch_with_a_worst_number_is_captured(comm, buffer):
     mine = here(sent_by(comm.rank, (MOST, H, K, E)))
 

@@ -8,6 +8,7 @@ from slots import slab_rows
 
 import deep_ep
 import epx
+from deep_ep import _numbers
 from epx import Code
 
 MOST, H, K, E = 12, 512, 3, 8
@@ -128,6 +129,19 @@ def test_rows_in_fp8_have_a_scale_a_block(comm, buffer, scales, ending):
             value = sent.float() * scale[:, None]
             assert ((value - blocks).abs() <= blocks.abs() / 16 + scale[:, None] / 512).all()
     assert counts.tolist() == slabs_of(comm)[1]
+
+
+def test_torch_makes_the_same_fp8_as_triton(comm, buffer, monkeypatch):
+    if not comm.on_device:
+        pytest.skip("Triton makes it on GPUs alone")
+    mine = here(every_rank(comm)[comm.rank])
+    made = [dispatch(buffer, mine, "call", use_fp8=True)]
+    monkeypatch.setattr(_numbers._triton, "kernels", lambda like: None)
+    made.append(dispatch(buffer, mine, "call", use_fp8=True))
+    for expert, number in enumerate(made[0][1].tolist()):
+        for one, other in zip(made[0][0], made[1][0]):
+            used = [each[expert, :number].contiguous().view(torch.uint8) for each in (one, other)]
+            assert torch.equal(*used)
 
 
 def exact_sums(mine):

@@ -93,6 +93,9 @@ def test_an_exact_routing_has_no_unused_rows(comm, route):
     assert torch.equal(used_of(routing, again), used_of(routing, rows))
     ep.combine(rows, routing)
     assert len(row_weights) == len(wanted)
+    experts = ep.route(mine.ids, route).row_experts[: len(wanted)]
+    assert routing.row_experts.shape == (len(wanted) if route.layout == "rank" else 0, K)
+    assert routing.row_experts.dtype == torch.int32 and torch.equal(routing.row_experts, experts)
 
 
 def test_rows_know_where_they_come_from(comm, route):
