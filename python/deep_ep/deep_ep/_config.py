@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sizes, settings and tuples of tensors that callers hand over."""
+"""Sizes, settings and tuples of tensors that callers hand over, and routings of exact size."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple, NoReturn
 
 import torch
 
+import epx
+import epx.torch as ep
 from epx import interfaces
 
 
@@ -25,6 +28,22 @@ def as_biases(bias: Any) -> tuple[torch.Tensor, ...] | None:
     if bias is None:
         return None
     return bias if isinstance(bias, tuple) else (bias,)
+
+
+def route_exactly(
+    ids: torch.Tensor, route: epx.Route, rows: torch.Tensor, weights: Any, scales: Any
+) -> ep.Routing:
+    """A routing of exact size. A rank that has a bad id takes part in the others' dispatch first.
+
+    The others know nothing of it, and would wait for this rank until their time-out.
+    """
+    try:
+        return ep.route(ids, route, exact=True)
+    except epx.EPXError as error:
+        if error.code == epx.Code.ARG:
+            with contextlib.suppress(epx.EPXError):
+                ep.dispatch(rows, ids, weights, route, scales=scales)
+        raise
 
 
 _AFTER = "a combine that starts when the product has ended"

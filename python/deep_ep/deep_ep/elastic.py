@@ -14,7 +14,7 @@ import epx
 import epx.torch as ep
 from epx.interfaces import Ground
 
-from ._config import as_biases, as_fields, refuse
+from ._config import as_biases, as_fields, refuse, route_exactly
 from ._events import EventHandle, EventOverlap, Lane
 from ._numbers import align, in_columns
 
@@ -34,9 +34,9 @@ class _Shape(NamedTuple):
 class EPHandle:
     """Where the rows of a dispatch are, for combine and for dispatches that are cached.
 
-    Attributes are DeepEP's. ``recv_src_metadata`` and ``dst_buffer_slot_idx`` are computed when
-    they are first asked for. Of a dispatch without ``do_cpu_sync`` that is possible until the next
-    one of the same shape.
+    Attributes are DeepEP's. ``recv_src_metadata``, ``dst_buffer_slot_idx`` and, expanded,
+    ``psum_num_recv_tokens_per_scaleup_rank`` are computed when they are first asked for. Of a
+    dispatch without ``do_cpu_sync`` that is possible until the next one of the same shape.
     """
 
     token_metadata_at_forward = None
@@ -340,7 +340,7 @@ class ElasticBuffer:
         rows, fields = as_fields(x)
         more: Any = {"scales": fields or None, "add_counts_to": stats}
         if is_exact:
-            routing = ep.route(ids, route, exact=True)
+            routing = route_exactly(ids, route, rows, weights, more["scales"])
             made, row_weights, routing = ep.dispatch_by(rows, routing, weights, **more)
         else:
             made, row_weights, routing = ep.dispatch(rows, ids, weights, route, **more)

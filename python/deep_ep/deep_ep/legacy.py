@@ -14,7 +14,7 @@ import epx
 import epx.torch as ep
 from epx.interfaces import Ground, check_experts
 
-from ._config import Config, as_biases, as_fields, refuse, refuse_forks
+from ._config import Config, as_biases, as_fields, refuse, refuse_forks, route_exactly
 from ._events import EventHandle, EventOverlap, Lane
 from ._low_latency import LowLatency, LowLatencyHandle, quantizer, size_hint
 from ._numbers import align
@@ -199,7 +199,7 @@ class Buffer:
             begin = functools.partial(_dispatch_cached, handle, x)
         else:
             assert is_token_in_rank is not None and num_tokens_per_expert is not None
-            self._agree(as_fields(x)[0].shape[0], num_worst_tokens)
+            self._agree(as_fields(x)[0].shape[0])
             if topk_idx is None:
                 assert topk_weights is None, "topk_weights want topk_idx"
                 assert not num_worst_tokens, "num_worst_tokens wants topk_idx"
@@ -221,12 +221,10 @@ class Buffer:
         results, event = self._lane.run(operation, given, async_finish, (previous_event,))
         return (*results, event)
 
-    def _agree(self, num_tokens: int, num_worst_tokens: int) -> None:
+    def _agree(self, num_tokens: int) -> None:
         """The ranks agree once how many tokens one of them may have."""
         if not self._most:
-            least = max(Buffer.num_max_tokens_per_rank, num_worst_tokens) or max(
-                num_tokens, _LEAST_TOKENS
-            )
+            least = Buffer.num_max_tokens_per_rank or max(num_tokens, _LEAST_TOKENS)
             self._most = self._comm.largest(least)
         if num_tokens > self._most:
             raise epx.EPXError(
@@ -253,12 +251,12 @@ class Buffer:
         rows, fields = as_fields(x)
         scales: Any = fields or None
         if num_worst_tokens:
-            route.set_capacity(num_worst_tokens)
+            route.set_capacity(min(num_worst_tokens, route.max_capacity))
             made, weights, routing = ep.dispatch(rows, ids, topk_weights, route, scales=scales)
             counts: list[int] = []
         else:
             route.set_capacity(route.max_capacity)
-            routing = ep.route(ids, route, exact=True)
+            routing = route_exactly(ids, route, rows, topk_weights, scales)
             counts = list(routing.sizes[0])  # type: ignore[index]
             made, weights, routing = ep.dispatch_by(rows, routing, topk_weights, scales=scales)
         handle = Handle(routing, is_token_in_rank)
@@ -270,8 +268,9 @@ class Buffer:
         if size > _MOST_RANKS:
             refuse(f"dispatch by a mask of {size} ranks, only up to {_MOST_RANKS}", "give topk_idx")
         check_experts(per_expert.shape[0], size)
-        ranks = torch.arange(size, device=mask.device)
-        routing = ep.route(torch.where(mask, ranks, -1), self._rank_route(size, size), exact=True)
+        ranks, route = torch.arange(size, device=mask.device), self._rank_route(size, size)
+        route.set_capacity(route.max_capacity)
+        routing = ep.route(torch.where(mask, ranks, -1), route, exact=True)
         rows, fields = as_fields(x)
         scales: Any = fields or None
         made, _, routing = ep.dispatch_by(rows, routing, None, scales=scales)

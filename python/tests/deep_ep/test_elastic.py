@@ -295,6 +295,20 @@ def test_rows_come_home(comm, buffer, do_expand, num_biases, with_event, is_asyn
     assert torch.equal(home.cpu(), sent.weights)
 
 
+def test_a_bad_id_is_an_error_of_its_rank_alone(comm, buffer):
+    mine = here(every_rank(comm)[comm.rank])
+    ids = mine.ids.clone()
+    if comm.rank == comm.size - 1:
+        ids[0, 0] = E
+        with pytest.raises(epx.EPXError) as caught:
+            buffer.dispatch(mine.x, ids, num_experts=E)
+        assert caught.value.code == Code.ARG
+    else:
+        buffer.dispatch(mine.x, ids, num_experts=E)
+    rows, _, _, handle, _ = buffer.dispatch(mine.x, mine.ids, num_experts=E)
+    buffer.combine(rows, handle)
+
+
 def test_without_weights_there_are_none(comm, buffer):
     mine = here(every_rank(comm)[comm.rank])
     rows, _, weights, handle = launch(

@@ -128,6 +128,40 @@ def test_a_worst_number_of_tokens_spares_the_wait(comm, buffer, layout):
     assert (ids[len(wanted) :] == -1).all()
 
 
+def test_a_mask_has_room_after_a_worst_number(comm, group):
+    """Both use one route where there are as many experts as ranks, and a token has them all."""
+    made = deep_ep.Buffer(group, explicitly_destroy=True)
+    x = torch.ones((50, H), dtype=torch.bfloat16)
+    mask = torch.ones((50, comm.size), dtype=torch.bool)
+    given = {"num_tokens_per_expert": torch.full((comm.size,), 50, dtype=torch.int32)}
+    ids = torch.arange(comm.size).repeat(2, 1)
+    for _ in range(2):
+        few = made.dispatch(
+            x[:2],
+            is_token_in_rank=mask[:2],
+            topk_idx=ids,
+            num_worst_tokens=2 * comm.size,
+            **given,
+        )
+        many = made.dispatch(x, is_token_in_rank=mask, **given)
+        assert len(few[0]) == 2 * comm.size and len(many[0]) == 50 * comm.size
+    made.destroy()
+
+
+def test_a_bad_id_is_an_error_of_its_rank_alone(comm, buffer, layout):
+    mine = here(every_rank(comm)[comm.rank])
+    ids = mine.ids.clone()
+    if comm.rank == comm.size - 1:
+        ids[0, 0] = E
+        with pytest.raises(epx.EPXError) as caught:
+            buffer.dispatch(mine.x, topk_idx=ids, **layout)
+        assert caught.value.code == Code.ARG
+    else:
+        buffer.dispatch(mine.x, topk_idx=ids, **layout)
+    rows, _, _, _, handle, _ = buffer.dispatch(mine.x, topk_idx=mine.ids, **layout)
+    buffer.combine(rows, handle)
+
+
 def test_a_mask_of_ranks_is_enough(comm, buffer, layout):
     mine = here(every_rank(comm)[comm.rank])
     rows, ids, weights, counts, handle, _ = buffer.dispatch(mine.x, **layout)
