@@ -3,7 +3,6 @@
  * leftovers. */
 #include "api/api.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,8 @@
 enum { LEAVING_MS = 10000 };
 
 static int is_set_up; /* under the lock */
-static int is_child;  /* of fork, whose parent has MPI: it may not call that */
+/* The generation of forks (comm.h) that has found MPI working: its children may not call that. */
+static atomic_int generation_of_mpi = -1;
 /* MPI where it was asked and works, else NULL; MPI_Finalize, which has begun to end it, takes that
  * back first. */
 static const struct epx_mpi *_Atomic working_mpi;
@@ -36,7 +36,6 @@ static int check_mpi(const struct epx_mpi **mpi)
 {
     const struct epx_mpi *opened = epx_mpi_open();
 
-    *mpi = NULL;
     if (!opened) {
         char why[EPX_MAX_ERROR_STRING];
 
@@ -44,6 +43,8 @@ static int check_mpi(const struct epx_mpi **mpi)
         return epx_fail(EPX_ERR_NOT_INITIALIZED, "MPI is not here: %s", why);
     }
     EPX_TRY(opened->check());
+    generation_of_mpi = epx_generation();
+    epx_watch_forks();
     *mpi = opened;
     return EPX_SUCCESS;
 }
@@ -54,20 +55,23 @@ int epx_api_enter_mpi(const char *function)
 
     epx_status_enter(function);
     mpi_here = NULL;
-    EPX_FAIL_IF(is_child, EPX_ERR_NOT_INITIALIZED,
-                "this process was forked off: MPI is its parent's");
+    EPX_FAIL_IF(generation_of_mpi >= 0 && generation_of_mpi != epx_generation(),
+                EPX_ERR_NOT_INITIALIZED, "this process was forked off: MPI is its parent's");
     if (!mpi)
         return check_mpi(&mpi_here);
     mpi_here = mpi;
     return EPX_SUCCESS;
 }
 
+/* A child of fork that has not found MPI itself needs none: all that it can name is without. */
 int epx_api_enter(const char *function)
 {
-    if (!is_child && !epx_comm_without_mpi())
+    const int has_mpi = generation_of_mpi == epx_generation();
+
+    if (!epx_comm_without_mpi() && (has_mpi || epx_generation() == 0))
         return epx_api_enter_mpi(function);
     epx_status_enter(function);
-    mpi_here = !is_child && is_set_up && epx_mpi_open()->works() ? epx_mpi_open() : NULL;
+    mpi_here = has_mpi && is_set_up && epx_mpi_open()->works() ? epx_mpi_open() : NULL;
     return EPX_SUCCESS;
 }
 
@@ -248,13 +252,6 @@ static void free_leftovers(void)
     epx_pause_progresses(NULL);
 }
 
-static void leave_mpi_to_parent(void)
-{
-    is_child = 1;
-    working_mpi = NULL;
-    epx_pause_progresses(NULL);
-}
-
 int epx_api_setup(void)
 {
     int rc = EPX_SUCCESS, rank;
@@ -265,7 +262,6 @@ int epx_api_setup(void)
         is_set_up = rc == EPX_SUCCESS;
         if (is_set_up) {
             working_mpi = epx_mpi_open();
-            pthread_atfork(NULL, NULL, leave_mpi_to_parent);
             epx_log_set_rank(rank);
             epx_pause_progresses(epx_mpi_open()->progress);
         }

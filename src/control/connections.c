@@ -47,8 +47,10 @@ static void close_all_in_child(void)
         for (int r = 0; r < c->size; r++)
             if (c->peer[r].fd >= 0)
                 close(c->peer[r].fd);
-        close(c->epoll);
+        if (c->epoll >= 0)
+            close(c->epoll);
     }
+    all = NULL; /* a child of the child has other files under these numbers */
     unlock_all();
 }
 

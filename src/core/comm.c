@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pause.h"
 #include "control/mpi_module.h"
 
 static struct list {
@@ -15,6 +16,7 @@ static struct epx_comm *buried_comms; /* under the lock */
 static struct epx_comm spare_comm;    /* under the lock */
 static int spare_taken;
 static atomic_int num_without_mpi;
+static atomic_int generation;
 
 static struct list *list_of(const struct epx_comm *comm)
 {
@@ -52,27 +54,41 @@ static void take_out(struct epx_comm *comm)
     comm->listed = EPX_UNLISTED;
 }
 
+int epx_generation(void)
+{
+    return atomic_load(&generation);
+}
+
 /* A child of fork has none of its parent's threads and connections, but what ranks store into: it
  * has no communicators, so that no operation goes on in both. */
 static void forget_parent(void)
 {
+    atomic_fetch_add(&generation, 1);
     epx_handle_forget_all();
     busy_comms = idle_comms = (struct list){NULL, NULL};
     buried_comms = NULL;
+    spare_taken = 0;
     atomic_store(&num_without_mpi, 0);
+    epx_trace_forget();
+    epx_pause_progresses(NULL);
     epx_unlock();
 }
 
-static void watch_forks(void)
+static void register_watch(void)
 {
     pthread_atfork(epx_lock, epx_unlock, forget_parent);
 }
 
-void epx_comm_enlist(struct epx_comm *comm)
+void epx_watch_forks(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, register_watch);
+}
+
+void epx_comm_enlist(struct epx_comm *comm)
+{
+    epx_watch_forks();
     epx_lock();
     append(comm, EPX_LISTED_IDLE);
     epx_comm_relist(comm);

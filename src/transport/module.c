@@ -11,6 +11,7 @@
 
 #include "core/agree.h"
 #include "core/health/comm_end.h"
+#include "core/lock.h"
 #include "core/progress.h"
 
 #define ENTRY_OF_CALL(result, name, parameters, arguments) .name = epx_##name,
@@ -82,9 +83,21 @@ const struct epx_module *epx_module_open(void)
     return module;
 }
 
+/* The driver, if it is loaded. A fork waits for the lock: a child would have half of the loader's
+ * work. */
+static void *find_loaded_driver(void)
+{
+    void *driver;
+
+    epx_lock();
+    driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    epx_unlock();
+    return driver;
+}
+
 int epx_module_has_context(void)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    void *driver = find_loaded_driver();
     int (*get_current)(void **) = NULL;
     void *context = NULL;
 
@@ -107,7 +120,7 @@ void epx_module_find_driver(void)
 
     if (__atomic_load_n(&ask_pointer, __ATOMIC_ACQUIRE))
         return;
-    driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    driver = find_loaded_driver();
     if (!driver)
         return;
     *(void **)&found = dlsym(driver, "cuPointerGetAttribute");

@@ -4,10 +4,13 @@
  * by fork, and is not linked with MPI. test_contact.c has what goes wrong.
  */
 #include <epx.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "control/scenes.h"
 
@@ -298,6 +301,66 @@ static void rows_go_by_a_mask_of_ranks(struct group *group)
     EPX_Comm_free(&comm);
 }
 
+static int gather_alone(const void *own, void *all, size_t bytes, void *unused)
+{
+    (void)unused;
+    memcpy(all, own, bytes);
+    return 0;
+}
+
+/* How many of the files that a child of this process has open are not open in a child of it. */
+static int files_lost_in_child(const int files[], int num)
+{
+    const pid_t child = fork();
+    int lost = 0, status;
+
+    if (child == 0) {
+        for (int i = 0; i < num; i++)
+            lost += fcntl(files[i], F_GETFD) < 0;
+        _exit(lost);
+    }
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : num;
+}
+
+/* Returns what is wrong, 0 = nothing. */
+static int be_a_child(EPX_Comm of_parent, const char *hint)
+{
+    enum { FILES = 40 }; /* among their numbers are those of the parent's connections */
+    const char *const hints[] = {hint, NULL};
+    EPX_Bootstrap alone = EPX_BOOTSTRAP_INIT;
+    EPX_Comm comm = of_parent;
+    int files[FILES], rc;
+
+    alone.allgather = gather_alone;
+    for (int i = 0; i < FILES; i++)
+        files[i] = open("/dev/null", O_RDONLY);
+    if (EPX_Comm_free(&comm) != EPX_ERR_COMM)
+        return 1;
+    if (files_lost_in_child(files, FILES))
+        return 2;
+    rc = EPX_Comm_create_from(&alone, hints, &comm);
+    return rc == EPX_SUCCESS && EPX_Comm_free(&comm) == EPX_SUCCESS ? 0 : 3;
+}
+
+/* While the ranks exchange rows. */
+static void a_child_is_on_its_own(struct group *group)
+{
+    EPX_Comm comm = EPX_COMM_NULL;
+    int status = -1;
+
+    EXPECT(group, create(group, "epx_progress=thread", &comm) == EPX_SUCCESS, "not created");
+    for (int i = 0; i < 3; i++) {
+        const pid_t child = fork();
+
+        if (child == 0)
+            _exit(be_a_child(comm, "epx_transport=shm"));
+        EXPECT(group, scene_exchange(group, comm, MPI_STATUS_IGNORE) == EPX_SUCCESS, "%d", i);
+        waitpid(child, &status, 0);
+        EXPECT(group, WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
+    }
+    EXPECT(group, EPX_Comm_free(&comm) == EPX_SUCCESS, "not freed");
+}
+
 static const struct scene scenes[] = {
     {"one rank works", 1, works_by_default, "", 0, 0},
     {"two ranks work", 2, works_by_default, "", 0, 0},
@@ -316,6 +379,7 @@ static const struct scene scenes[] = {
     {"a bad hint is told to all", 3, a_bad_hint_is_told_to_all, "", 0, 0},
     {"bad arguments are refused", 1, bad_arguments_are_refused, "", 0, 0},
     {"several communicators work", 4, several_communicators_work, "", 0, 0},
+    {"a child of a rank is on its own", 3, a_child_is_on_its_own, "", 0, 0},
     {"threads make communicators at a time", 3, threads_make_communicators_at_a_time, "", 0, 0},
 };
 

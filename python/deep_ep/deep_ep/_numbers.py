@@ -12,6 +12,7 @@ from torch import Tensor
 from epx.interfaces import LARGEST, exponents_above, largest, scaled
 
 BLOCK = 128  # elements of a scale
+_OF_CUDA = (torch.AcceleratorError,) if hasattr(torch, "AcceleratorError") else ()
 _LEAST = 1e-4  # of a block: what is below has the scale of this
 
 
@@ -30,7 +31,9 @@ class _Triton:
     def give_up(self, error: Exception) -> None:
         """Have torch take their place from now on, and say so."""
         self._kernels = None
-        warnings.warn(f"deep_ep: torch takes the place of Triton: {error}", stacklevel=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")  # an error on this rank would keep others waiting
+            warnings.warn(f"deep_ep: torch takes the place of Triton: {error}", stacklevel=2)
 
     def kernels(self, like: Tensor) -> Any:
         """The kernels for tensors like this one, or None."""
@@ -73,6 +76,8 @@ class Quantizer(NamedTuple):
         num_scales = x.shape[1] // (4 * BLOCK if self.packed else BLOCK)
         try:
             kernels.make_ready(x, (room, num_scales), BLOCK, _LEAST, LARGEST, *self)
+        except (torch.cuda.OutOfMemoryError, *_OF_CUDA):
+            raise  # they say nothing of Triton
         except Exception as error:  # no C compiler, no Python.h, a GPU that it does not know
             _triton.give_up(error)
 

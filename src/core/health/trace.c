@@ -318,6 +318,15 @@ static void free_blocks(void)
     trace.dropped = 0;
 }
 
+void epx_trace_forget(void)
+{
+    if (!*trace.name)
+        return;
+    free_blocks();
+    trace.num_in_last = trace.num_comms = 0;
+    find_file();
+}
+
 static void write_file(struct ending *ending)
 {
     int error = epx_trace_file_append(trace.name, print_events, ending);

@@ -26,6 +26,8 @@ struct epx_traced_operation {
 /* A communicator is about to be made; it is there; it ends, having waited so long for each rank:
  * writes what there is of all communicators. */
 void epx_trace_begin(void);
+/* In a child of fork: what is not written yet is its parent's. */
+void epx_trace_forget(void);
 void epx_trace_comm(struct epx_traced *traced, int rank, int size);
 void epx_trace_close(struct epx_traced *traced, const uint64_t *ns, const uint64_t *operations);
 
