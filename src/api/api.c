@@ -18,7 +18,7 @@
 enum { LEAVING_MS = 10000 };
 
 static int is_set_up; /* under the lock */
-/* The generation of forks (comm.h) that has found MPI working: its children may not call that. */
+/* The generation of forks (handle.h) that has found MPI working: its children may not call that. */
 static atomic_int generation_of_mpi = -1;
 /* MPI where it was asked and works, else NULL; MPI_Finalize, which has begun to end it, takes that
  * back first. */
@@ -43,7 +43,7 @@ static int check_mpi(const struct epx_mpi **mpi)
         return epx_fail(EPX_ERR_NOT_INITIALIZED, "MPI is not here: %s", why);
     }
     EPX_TRY(opened->check());
-    generation_of_mpi = epx_generation();
+    generation_of_mpi = epx_handle_generation();
     epx_watch_forks();
     *mpi = opened;
     return EPX_SUCCESS;
@@ -55,7 +55,7 @@ int epx_api_enter_mpi(const char *function)
 
     epx_status_enter(function);
     mpi_here = NULL;
-    EPX_FAIL_IF(generation_of_mpi >= 0 && generation_of_mpi != epx_generation(),
+    EPX_FAIL_IF(generation_of_mpi >= 0 && generation_of_mpi != epx_handle_generation(),
                 EPX_ERR_NOT_INITIALIZED, "this process was forked off: MPI is its parent's");
     if (!mpi)
         return check_mpi(&mpi_here);
@@ -66,9 +66,9 @@ int epx_api_enter_mpi(const char *function)
 /* A child of fork that has not found MPI itself needs none: all that it can name is without. */
 int epx_api_enter(const char *function)
 {
-    const int has_mpi = generation_of_mpi == epx_generation();
+    const int generation = epx_handle_generation(), has_mpi = generation_of_mpi == generation;
 
-    if (!epx_comm_without_mpi() && (has_mpi || epx_generation() == 0))
+    if (!epx_comm_without_mpi() && (has_mpi || generation == 0))
         return epx_api_enter_mpi(function);
     epx_status_enter(function);
     mpi_here = has_mpi && is_set_up && epx_mpi_open()->works() ? epx_mpi_open() : NULL;

@@ -22,12 +22,11 @@ static int fail_type(const char *name, EPX_Datatype datatype)
 
 int epx_check_row_type(enum epx_verb verb, const struct epx_row_type *type, int64_t *bytes)
 {
-    int adds = !epx_verb_dispatches(verb) && !epx_verb_exchanges(verb);
     int element = epx_datatype_bytes(type->datatype);
 
     if (!element)
         return fail_type(type->datatype_name, type->datatype);
-    EPX_FAIL_IF(adds && !epx_datatype_adds(type->datatype), EPX_ERR_TYPE,
+    EPX_FAIL_IF(epx_verb_computes(verb) && !epx_datatype_adds(type->datatype), EPX_ERR_TYPE,
                 "%s cannot be added, want EPX_FLOAT16, EPX_BFLOAT16, EPX_FLOAT32 or EPX_FLOAT64",
                 epx_datatype_name(type->datatype));
     EPX_FAIL_IF(type->count < 0, EPX_ERR_COUNT, "%s is %d", type->count_name, type->count);

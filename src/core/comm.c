@@ -16,7 +16,6 @@ static struct epx_comm *buried_comms; /* under the lock */
 static struct epx_comm spare_comm;    /* under the lock */
 static int spare_taken;
 static atomic_int num_without_mpi;
-static atomic_int generation;
 
 static struct list *list_of(const struct epx_comm *comm)
 {
@@ -54,16 +53,10 @@ static void take_out(struct epx_comm *comm)
     comm->listed = EPX_UNLISTED;
 }
 
-int epx_generation(void)
-{
-    return atomic_load(&generation);
-}
-
 /* A child of fork has none of its parent's threads and connections, but what ranks store into: it
  * has no communicators, so that no operation goes on in both. */
 static void forget_parent(void)
 {
-    atomic_fetch_add(&generation, 1);
     epx_handle_forget_all();
     busy_comms = idle_comms = (struct list){NULL, NULL};
     buried_comms = NULL;

@@ -181,9 +181,7 @@ void epx_comm_does_without_mpi(struct epx_comm *comm);
 struct epx_comm *epx_comm_any_by_mpi(void);
 /* How many there are, freed ones that requests hold too, that MPI did not make. */
 int epx_comm_without_mpi(void);
-/* 0; in a child of fork one more than in its parent, if that had called this. A child has none of
- * its parent's handles. */
-int epx_generation(void);
+/* From now on a child of fork has none of this process's communicators and handles. */
 void epx_watch_forks(void);
 /* The first busy one; its member next leads to the others. */
 struct epx_comm *epx_comm_first_busy(void);

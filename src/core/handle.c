@@ -2,6 +2,7 @@
 /* handle.c - a hash table of the handles that the user holds, and a list of those freed last. */
 #include "core/handle.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "core/lock.h"
@@ -11,7 +12,7 @@ enum { NUM_BUCKETS = 1024, FREED_KEPT = 256 };
 static struct epx_handle *buckets[NUM_BUCKETS]; /* under the lock */
 static const void *freed[FREED_KEPT];           /* under the lock; a ring */
 static unsigned num_freed;
-static int is_child; /* of fork, whose parent had handles */
+static atomic_int generation;
 
 static const struct {
     const char *argument, *what, *null;
@@ -68,7 +69,12 @@ void epx_handle_forget_all(void)
 {
     memset(buckets, 0, sizeof(buckets));
     memset(freed, 0, sizeof(freed));
-    is_child = 1;
+    generation++;
+}
+
+int epx_handle_generation(void)
+{
+    return generation;
 }
 
 /* The kind of a handle that the user may name; EPX_NUM_HANDLES for any other value. */
@@ -111,7 +117,7 @@ int epx_handle_fail(const void *handle, enum epx_handle_kind kind)
                 kinds[other].what, kinds[kind].what);
     EPX_FAIL_IF(was_freed(handle), kinds[kind].error, "%s %p was freed", argument, handle);
     EPX_FAIL_IF(
-        is_child, kinds[kind].error,
+        generation, kinds[kind].error,
         "%s %p is not %s of this process, which was forked off: its parent's are not its own",
         argument, handle, kinds[kind].what);
     return epx_fail(kinds[kind].error, "%s %p is not %s: EPX gave no such handle", argument, handle,

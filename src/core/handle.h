@@ -30,6 +30,8 @@ void epx_handle_remove(struct epx_handle *handle);
 
 /* With the lock held, in a child of fork: the handles are the parent's. */
 void epx_handle_forget_all(void);
+/* How often that was called in this process and in those that it comes from. */
+int epx_handle_generation(void);
 
 int epx_handle_is(const void *handle, enum epx_handle_kind kind);
 /* EPX_ERR_COMM, EPX_ERR_ROUTE or EPX_ERR_REQUEST, of a graph EPX_ERR_ARG, with what is wrong with a

@@ -29,12 +29,6 @@ static int64_t weights_told(const struct epx_request *request)
     return rows ? EPX_WEIGHTS_NONE : EPX_WEIGHTS_EITHER;
 }
 
-static int adds(enum epx_verb verb)
-{
-    return verb == EPX_VERB_COMBINE || verb == EPX_VERB_COMBINE_BACKWARD ||
-           verb == EPX_VERB_DISPATCH_BACKWARD;
-}
-
 /* The error of the routing that the operation uses. A routing uses none: it replaces the one
  * before. */
 static int routing_error(const struct epx_request *request)
@@ -69,7 +63,7 @@ struct epx_ready epx_ready_of(const struct epx_request *request)
     ready.verb = call->verb;
     ready.route = request->route ? request->route->id : -1;
     ready.error = routing_error(request);
-    ready.datatype = adds(call->verb) ? call->datatype : EPX_DATATYPE_NULL;
+    ready.datatype = epx_verb_computes(call->verb) ? call->datatype : EPX_DATATYPE_NULL;
     ready.weights = weights_told(request);
     ready.biases = call->num_biases;
     ready.num_fields = call->fields.num;

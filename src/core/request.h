@@ -175,6 +175,12 @@ static inline int epx_verb_adds(enum epx_verb verb)
     return verb == EPX_VERB_COMBINE || verb == EPX_VERB_DISPATCH_BACKWARD;
 }
 
+/* Whether it computes with elements of rows, so that these must be numbers. */
+static inline int epx_verb_computes(enum epx_verb verb)
+{
+    return epx_verb_adds(verb) || verb == EPX_VERB_COMBINE_BACKWARD;
+}
+
 /* A request that holds its communicator and route; NULL if there is not enough memory. */
 struct epx_request *epx_request_create(struct epx_comm *comm, struct epx_route *route);
 void epx_request_free(struct epx_request *request);

@@ -74,15 +74,15 @@ static int status_of_calls(const struct exchange *x, EPX_Route route)
     return is_served_alone() ? CHILD_STATUS : 4;
 }
 
-/* The child calls EPX first if there is an exchange that the parent has in flight. */
+/* The child calls EPX first if there is an exchange that the parent has in flight; it must not call
+ * the error handler of MPI. What is in buffers would be written twice. */
 static void fork_and_exit(const struct exchange *x, EPX_Route route)
 {
     int status;
     pid_t child;
 
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD,
-                            MPI_ERRORS_ARE_FATAL); /* which the child does not call */
-    fflush(NULL);                                  /* what is in buffers would be written twice */
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    fflush(NULL);
     child = fork();
     if (child == 0)
         exit(x ? status_of_calls(x, route) : CHILD_STATUS);
