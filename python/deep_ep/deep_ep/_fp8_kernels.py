@@ -102,9 +102,9 @@ def make_ready(
     """Launch each kernel once, which compiles and loads it, for rows like ``x`` [T, H].
 
     ``slab``: room for rows that arrive, and scales of a row. Does nothing where that was done, in a
-    capture, and on a GPU without the type. Else it waits for the GPU: a kernel that is loaded behind
-    an operation may wait for its end, and the operation for a message that the host cannot send
-    then.
+    capture, and on a GPU without the type. Else it waits for the GPU: a kernel that is loaded
+    behind an operation may wait for its end, and the operation for a message that the host cannot
+    send then.
     """
     device, dtype = x.device, torch.int32 if packed else torch.float32
     kinds = {_rows_kind(x, round_scale, packed), _scales_kind(device, dtype, slab)}
