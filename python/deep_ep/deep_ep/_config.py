@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -41,9 +40,23 @@ def route_exactly(
         return ep.route(ids, route, exact=True)
     except epx.EPXError as error:
         if error.code == epx.Code.ARG:
-            with contextlib.suppress(epx.EPXError):
-                ep.dispatch(rows, ids, weights, route, scales=scales)
+            _dispatch_for_others(ids, route, rows, weights, scales)
         raise
+
+
+def _dispatch_for_others(
+    ids: torch.Tensor, route: epx.Route, rows: torch.Tensor, weights: Any, scales: Any
+) -> None:
+    """Dispatches rows though ids are bad, and takes the error, which is the caller's already."""
+    try:
+        ep.dispatch(rows, ids, weights, route, scales=scales)
+        if ids.is_cuda:  # a GPU tells it at the end, to the next check
+            torch.cuda.current_stream(ids.device).synchronize()
+            route.comm.note_host_sync()
+            route.comm.check()
+    except epx.EPXError as error:
+        if error.code != epx.Code.ARG:
+            raise
 
 
 _AFTER = "a combine that starts when the product has ended"
