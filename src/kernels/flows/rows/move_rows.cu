@@ -16,20 +16,15 @@
 #include "kernels/flows/rows/rows_that_stay.cuh"
 #include "kernels/protocol/load_kernels.cuh"
 
-/* Bytes of a box for so many bytes in so many pieces, and a label. */
-static constexpr int32_t box_bytes(int32_t bytes, int32_t pieces, int32_t label)
-{
-    return (bytes + pieces * EPX_ROW_ENDS + label + EPX_LINE) / EPX_LINE * EPX_LINE;
-}
-
-/* A Way is how the warps of a block move rows, and what they have of its memory. */
-template <bool LIST_, int WARPS_, int32_t ROOM_> struct single_rows {
+/* A Way is how the warps of a block, WARPS at most, move rows. */
+template <bool LIST_> struct single_rows {
     static constexpr bool LIST = LIST_;
-    enum { WARPS = WARPS_, ROOM = ROOM_ };
+    enum { WARPS = EPX_MIDDLE_WARPS };
 
-    static __device__ __forceinline__ struct box_shape shape_of(const struct epx_dispatch_rows &a)
+    static __device__ __forceinline__ struct box_shape shape_of(const struct epx_dispatch_rows &a,
+                                                                int32_t room)
     {
-        return {ROOM, sizeof(struct goal_list), a.movers.slices.bytes,
+        return {room, sizeof(struct goal_list), a.movers.slices.bytes,
                 EPX_ROW_ENDS * (LIST ? a.fields.num : 1), EPX_LINE};
     }
 
@@ -45,55 +40,15 @@ template <bool LIST_, int WARPS_, int32_t ROOM_> struct single_rows {
     }
 };
 
-template <bool LIST>
-using long_rows = single_rows<LIST, EPX_MOVING_WARPS,
-                              box_bytes(EPX_BOX_SLICE, EPX_MAX_FIELDS, sizeof(struct goal_list))>;
-
-/* Rows of up to 3 KiB have two boxes in the room for one of these. */
-static const int32_t MIDDLE_BOX = 15 * EPX_SLICE_QUANTUM;
-static_assert(EPX_MIDDLE_SLICE <= MIDDLE_BOX, "a box is in the room of a warp");
-
-template <bool LIST>
-using middle_rows =
-    single_rows<LIST, EPX_MIDDLE_WARPS,
-                box_bytes(MIDDLE_BOX, LIST ? EPX_MAX_FIELDS : 1, sizeof(struct goal_list))>;
-
-/* The room of a warp where so many have all the memory that a block may have, but what `move` keeps
- * of its own. */
-template <bool LIST> static constexpr int32_t room_of_warp(int32_t warps)
-{
-    const int32_t BLOCK = 227 * 1024;
-    const int32_t known = (int32_t)(sizeof(struct windows<LIST>) + sizeof(struct exchange)) +
-                          warps * MOST_BOXES * (int32_t)sizeof(uint64_t) + 2 * EPX_LINE;
-
-    return (BLOCK - known) / warps / EPX_LINE * EPX_LINE;
-}
-
-/* The Way of long rows where blocks are few: a warp has room for two boxes of 7 KiB, of up to
- * three fields. */
-template <bool LIST>
-static constexpr int CROWDED_WARPS = LIST ? EPX_CROWDED_LIST_WARPS : EPX_CROWDED_WARPS;
-template <bool LIST>
-using crowded_rows =
-    single_rows<LIST, CROWDED_WARPS<LIST>, room_of_warp<LIST>(CROWDED_WARPS<LIST>)>;
-static_assert((int)crowded_rows<false>::ROOM >=
-                      box_bytes(EPX_BOX_SLICE, 1, sizeof(struct goal_list)) &&
-                  (int)crowded_rows<true>::ROOM >=
-                      box_bytes(EPX_BOX_SLICE, EPX_MAX_FIELDS, sizeof(struct goal_list)),
-              "a box is in the room of a warp");
-
 /* The Way of rows that are short. */
 struct bundled_rows {
     static constexpr bool LIST = false;
-    enum {
-        WARPS = EPX_BUNDLE_WARPS,
-        /* one box is filled while the other is emptied */
-        ROOM = 2 * box_bytes(EPX_BUNDLE_BYTES, 1, sizeof(struct place_list)),
-    };
+    enum { WARPS = EPX_BUNDLE_WARPS };
 
-    static __device__ __forceinline__ struct box_shape shape_of(const struct epx_dispatch_rows &a)
+    static __device__ __forceinline__ struct box_shape shape_of(const struct epx_dispatch_rows &a,
+                                                                int32_t room)
     {
-        return shape_of_bundles(a, ROOM);
+        return shape_of_bundles(a, room);
     }
 
     static __device__ __forceinline__ void send(const struct mover<false> &mover)
@@ -147,12 +102,12 @@ static __device__ void move(const struct epx_dispatch_rows &a, struct exchange &
 
 template <typename Way>
 static __global__ void __launch_bounds__(Way::WARPS *EPX_WARP, 1)
-    move_rows(const __grid_constant__ struct epx_dispatch_rows a)
+    move_rows(const __grid_constant__ struct epx_dispatch_rows a, int32_t room)
 {
     extern __shared__ __align__(EPX_LINE) char moving_shared[];
     __shared__ uint64_t barriers[Way::WARPS * MOST_BOXES];
     __shared__ struct exchange x;
-    struct boxes boxes = make_boxes(moving_shared, barriers, Way::shape_of(a));
+    struct boxes boxes = make_boxes(moving_shared, barriers, Way::shape_of(a, room));
     begin_phase(a.movers.phase);
     bool on = is_on(a.comm);
 
@@ -163,48 +118,79 @@ static __global__ void __launch_bounds__(Way::WARPS *EPX_WARP, 1)
     end_dispatch(a, on);
 }
 
-/* What a block has for its boxes. */
-template <typename Way> static constexpr int room_of_block()
+/* Bytes of a box for so many bytes in so many pieces, and a label. */
+static constexpr int32_t box_bytes(int32_t bytes, int32_t pieces, int32_t label)
 {
-    return Way::WARPS * Way::ROOM;
+    return (bytes + pieces * EPX_ROW_ENDS + label + EPX_LINE) / EPX_LINE * EPX_LINE;
 }
 
-template <typename Way> static int launch(const struct epx_dispatch_rows &args, cudaStream_t stream)
-{
-    return launch_phase(
-        mover_launch(args.movers, Way::WARPS * EPX_WARP, room_of_block<Way>(), stream),
-        move_rows<Way>, args);
-}
-
-/* Rows that go one by one. */
+/* The memory that a block may have, but what the kernel keeps of it: windows, the exchange,
+ * barriers, and a line each for alignment and for words of others. */
 template <bool LIST>
-static int launch_single(const struct epx_dispatch_rows &args, cudaStream_t stream)
+static constexpr int32_t
+    ROOM_OF_BLOCK = 227 * 1024 - (int32_t)(sizeof(struct windows<LIST>) + sizeof(struct exchange)) -
+                    single_rows<LIST>::WARPS *MOST_BOXES *(int32_t)sizeof(uint64_t) - 2 * EPX_LINE;
+
+/* The room of a warp that moves bundles: two boxes, one filled while the other is emptied. */
+static const int32_t BUNDLE_ROOM = 2 * box_bytes(EPX_BUNDLE_BYTES, 1, sizeof(struct place_list));
+
+/* The room of a warp that moves long rows. */
+static const int32_t LONG_ROOM = box_bytes(EPX_BOX_SLICE, EPX_MAX_FIELDS, sizeof(struct goal_list));
+
+/* Rows of up to 3 KiB have two boxes in the room for one of these. */
+static const int32_t MIDDLE_BOX = 15 * EPX_SLICE_QUANTUM;
+static_assert(EPX_MIDDLE_SLICE <= MIDDLE_BOX, "a box is in the room of a warp");
+template <bool LIST>
+static constexpr int32_t MIDDLE_ROOM = box_bytes(MIDDLE_BOX, LIST ? EPX_MAX_FIELDS : 1,
+                                                 sizeof(struct goal_list));
+
+/* Where blocks are few, the warps of one share all the memory: each has room for two boxes of
+ * 7 KiB, of up to three fields. */
+template <bool LIST>
+static constexpr int CROWDED_WARPS = LIST ? EPX_CROWDED_LIST_WARPS : EPX_CROWDED_WARPS;
+template <bool LIST>
+static constexpr int32_t CROWDED_ROOM =
+    ROOM_OF_BLOCK<LIST> / CROWDED_WARPS<LIST> / EPX_LINE *EPX_LINE;
+static_assert(CROWDED_ROOM<false> >= box_bytes(EPX_BOX_SLICE, 1, sizeof(struct goal_list)) &&
+                  CROWDED_ROOM<true> >=
+                      box_bytes(EPX_BOX_SLICE, EPX_MAX_FIELDS, sizeof(struct goal_list)),
+              "a box is in the room of a warp");
+static_assert((int)EPX_MOVING_WARPS <= EPX_MIDDLE_WARPS &&
+                  (int)EPX_CROWDED_WARPS <= EPX_MIDDLE_WARPS &&
+                  EPX_MOVING_WARPS * LONG_ROOM <= ROOM_OF_BLOCK<true> &&
+                  EPX_MIDDLE_WARPS * MIDDLE_ROOM<true> <= ROOM_OF_BLOCK<true>,
+              "a block has room for its warps");
+
+/* The room of a warp, by how many a block has, where rows go one by one. */
+template <bool LIST> static int32_t room_of_warp(int32_t warps)
 {
-    switch (args.movers.warps) {
-    case CROWDED_WARPS<LIST>: return launch<crowded_rows<LIST>>(args, stream);
-    case EPX_MIDDLE_WARPS: return launch<middle_rows<LIST>>(args, stream);
-    default: return launch<long_rows<LIST>>(args, stream);
+    switch (warps) {
+    case CROWDED_WARPS<LIST>: return CROWDED_ROOM<LIST>;
+    case EPX_MIDDLE_WARPS: return MIDDLE_ROOM<LIST>;
+    default: return LONG_ROOM;
     }
+}
+
+template <typename Way>
+static int launch(const struct epx_dispatch_rows &args, int32_t room, cudaStream_t stream)
+{
+    const unsigned warps = (unsigned)args.movers.warps;
+
+    return launch_phase(mover_launch(args.movers, warps * EPX_WARP, warps * (unsigned)room, stream),
+                        move_rows<Way>, args, room);
 }
 
 int epx_launch_move_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
+    const int32_t warps = args->movers.warps;
+
     if (args->fields.num > 1)
-        return launch_single<true>(*args, stream);
-    return args->movers.rows_log2 ? launch<bundled_rows>(*args, stream)
-                                  : launch_single<false>(*args, stream);
+        return launch<single_rows<true>>(*args, room_of_warp<true>(warps), stream);
+    if (args->movers.rows_log2)
+        return launch<bundled_rows>(*args, BUNDLE_ROOM, stream);
+    return launch<single_rows<false>>(*args, room_of_warp<false>(warps), stream);
 }
 
-template <typename Way> struct loaded_way : epx_loaded {
-    loaded_way() : epx_loaded(move_rows<Way>, room_of_block<Way>())
-    {
-    }
-};
-
-static const loaded_way<long_rows<false>> loaded;
-static const loaded_way<long_rows<true>> loaded_list;
-static const loaded_way<middle_rows<false>> loaded_middle;
-static const loaded_way<middle_rows<true>> loaded_middle_list;
-static const loaded_way<crowded_rows<false>> loaded_crowded;
-static const loaded_way<crowded_rows<true>> loaded_crowded_list;
-static const loaded_way<bundled_rows> loaded_bundles;
+static const struct epx_loaded loaded(move_rows<single_rows<false>>, ROOM_OF_BLOCK<false>),
+    loaded_list(move_rows<single_rows<true>>, ROOM_OF_BLOCK<true>),
+    loaded_bundles(move_rows<bundled_rows>, EPX_BUNDLE_WARPS *BUNDLE_ROOM);
