@@ -28,6 +28,7 @@ nobase_dist_doc_DATA += \
   docs/notebook/2026-11-29_second_storey.md \
   docs/notebook/2026-11-30_guards.md \
   docs/notebook/2026-11-30_persistent_path.md \
+  docs/notebook/2026-11-30_two_h200s.md \
   docs/notebook/2026-11-30_waits_and_spills.md \
   docs/notebook/2026-11-30_wires.md \
   docs/notebook/README.md
