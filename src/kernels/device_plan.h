@@ -43,10 +43,6 @@ EPX_HD struct epx_round epx_round_of(const struct epx_rounds *rounds, int64_t nu
     return round;
 }
 
-/* The legs of a round by messages: rows are packed where they come from, passed on by relays, and
- * unpacked where they go. Each but the last posts an exchange. */
-enum epx_leg { EPX_LEG_PACK, EPX_LEG_PASS, EPX_LEG_UNPACK };
-
 /*
  * A record on the wire and at the receiver, 16 bytes, and its pairs, 8 bytes each, somewhere behind
  * it among what comes from the same source: in a share of max_tokens * (16 + 8 * K) bytes, K

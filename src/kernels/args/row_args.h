@@ -43,8 +43,9 @@ int epx_launch_dispatch_small(const struct epx_dispatch_rows *args, EPX_Stream s
 int epx_launch_move_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_scale_small(const struct epx_dispatch_rows *args, EPX_Stream stream);
 int epx_launch_move_grads(const struct epx_dispatch_rows *args, EPX_Stream stream);
-int epx_launch_rows_by_messages(const struct epx_dispatch_rows *args, enum epx_leg leg,
-                                EPX_Stream stream);
+int epx_launch_pack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_pass_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
+int epx_launch_unpack_rows(const struct epx_dispatch_rows *args, EPX_Stream stream);
 #ifdef __cplusplus
 }
 #endif

@@ -40,8 +40,9 @@ int epx_launch_combine_rounds(const struct epx_combine_rows *args, EPX_Stream st
 int epx_launch_combine_packets(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_combine_small(const struct epx_combine_rows *args, EPX_Stream stream);
 int epx_launch_move_sums(const struct epx_combine_rows *args, EPX_Stream stream);
-int epx_launch_sums_by_messages(const struct epx_combine_rows *args, enum epx_leg leg,
-                                EPX_Stream stream);
+int epx_launch_pack_sums(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_pass_sums(const struct epx_combine_rows *args, EPX_Stream stream);
+int epx_launch_unpack_sums(const struct epx_combine_rows *args, EPX_Stream stream);
 #ifdef __cplusplus
 }
 #endif

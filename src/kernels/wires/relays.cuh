@@ -24,17 +24,6 @@ static inline size_t epx_passing_bytes(const struct epx_device_nodes *nodes)
     return (size_t)nodes->num_served * (size_t)nodes->size * sizeof(int32_t);
 }
 
-/* The most rows that a leg of a round takes up, on their way to the experts or home. */
-static inline int64_t most_rows_of_leg(const struct epx_device_comm &comm,
-                                       const struct epx_device_nodes &nodes,
-                                       const struct epx_rounds &rounds, enum epx_leg leg,
-                                       bool to_experts)
-{
-    if (leg == EPX_LEG_PASS)
-        return (int64_t)rounds.tokens * nodes.num_served;
-    return (int64_t)rounds.tokens * ((leg == EPX_LEG_PACK) == to_experts ? 1 : comm.num_ranks);
-}
-
 /* The number of a node row among its home's for a rank of this node. */
 static __device__ __forceinline__ int32_t *passed_number(const struct epx_device_plan &plan,
                                                          int32_t served, int64_t row, int32_t index)

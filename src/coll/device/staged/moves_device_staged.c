@@ -16,25 +16,25 @@
 
 static int queue_rows(const struct epx_dispatch_rows *args, EPX_Stream stream)
 {
-    EPX_TRY_LAUNCH(epx_launch_rows_by_messages(args, EPX_LEG_PACK, stream));
+    EPX_TRY_LAUNCH(epx_launch_pack_rows(args, stream));
     EPX_TRY_LAUNCH(epx_launch_await_messages(&args->comm, stream));
     if (args->plan.nodes.num_nodes) {
-        EPX_TRY_LAUNCH(epx_launch_rows_by_messages(args, EPX_LEG_PASS, stream));
+        EPX_TRY_LAUNCH(epx_launch_pass_rows(args, stream));
         EPX_TRY_LAUNCH(epx_launch_await_messages(&args->comm, stream));
     }
-    EPX_TRY_LAUNCH(epx_launch_rows_by_messages(args, EPX_LEG_UNPACK, stream));
+    EPX_TRY_LAUNCH(epx_launch_unpack_rows(args, stream));
     return EPX_SUCCESS;
 }
 
 static int queue_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 {
-    EPX_TRY_LAUNCH(epx_launch_sums_by_messages(args, EPX_LEG_PACK, stream));
+    EPX_TRY_LAUNCH(epx_launch_pack_sums(args, stream));
     EPX_TRY_LAUNCH(epx_launch_await_messages(&args->comm, stream));
     if (args->plan.nodes.num_nodes) {
-        EPX_TRY_LAUNCH(epx_launch_sums_by_messages(args, EPX_LEG_PASS, stream));
+        EPX_TRY_LAUNCH(epx_launch_pass_sums(args, stream));
         EPX_TRY_LAUNCH(epx_launch_await_messages(&args->comm, stream));
     }
-    EPX_TRY_LAUNCH(epx_launch_sums_by_messages(args, EPX_LEG_UNPACK, stream));
+    EPX_TRY_LAUNCH(epx_launch_unpack_sums(args, stream));
     return EPX_SUCCESS;
 }
 
