@@ -47,7 +47,10 @@ def route_exactly(
 def _dispatch_for_others(
     ids: torch.Tensor, route: epx.Route, rows: torch.Tensor, weights: Any, scales: Any
 ) -> None:
-    """Dispatches rows though ids are bad, and takes the error, which is the caller's already."""
+    """Dispatches rows though ids are bad, and takes the error of that: the caller has it already.
+
+    Another error, as of a lost rank, is raised in its place. On a GPU the host waits for the end.
+    """
     try:
         ep.dispatch(rows, ids, weights, route, scales=scales)
         if ids.is_cuda:  # a GPU tells it at the end, to the next check
