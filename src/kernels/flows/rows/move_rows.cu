@@ -156,7 +156,8 @@ static_assert(CROWDED_ROOM<false> >= box_bytes(EPX_BOX_SLICE, 1, sizeof(struct g
                       box_bytes(EPX_BOX_SLICE, EPX_MAX_FIELDS, sizeof(struct goal_list)),
               "a box is in the room of a warp");
 static_assert((int)EPX_MOVING_WARPS <= EPX_MIDDLE_WARPS &&
-                  (int)EPX_CROWDED_WARPS <= EPX_MIDDLE_WARPS &&
+                  CROWDED_WARPS<false> <= EPX_MIDDLE_WARPS &&
+                  CROWDED_WARPS<true> <= EPX_MIDDLE_WARPS &&
                   EPX_MOVING_WARPS * LONG_ROOM <= ROOM_OF_BLOCK<true> &&
                   EPX_MIDDLE_WARPS * MIDDLE_ROOM<true> <= ROOM_OF_BLOCK<true>,
               "a block has room for its warps");
