@@ -380,16 +380,38 @@ static struct epx_banks banks_of(const struct epx_gpu *gpu, const struct epx_sha
 
 /* The way of a large operation. */
 
-struct epx_rounds epx_rounds_of(int64_t row_bytes, int64_t behind, int32_t width,
-                                int32_t max_tokens, int64_t stage_bytes)
+/* Bytes behind a row in a stage: in messages its words travel with it. */
+static int64_t bytes_behind(const struct epx_gpu *gpu, const struct epx_shape *shape)
 {
-    const int64_t share = stage_bytes / width / 16 * 16;
-    struct epx_rounds rounds = {.width = width};
+    int64_t words = shape->has_words ? shape->route.top_k : 0;
 
-    rounds.cut = epx_segments_cut(row_bytes, share - behind);
+    if (gpu->has_banks)
+        return 0;
+    if (adds(shape) && shape->tells_kept)
+        words++;
+    return epx_round_up(words * (int64_t)sizeof(float), 16);
+}
+
+/* Rows of a token that come to a stage at once. */
+static int32_t stage_width(const struct epx_gpu *gpu, const struct epx_shape *shape)
+{
+    if (!gpu->has_banks)
+        return shape->message_rows;
+    return adds(shape) ? shape->most_rows : shape->ranks;
+}
+
+/* How rows go through a stage. */
+static struct epx_rounds rounds_of(const struct epx_gpu *gpu, const struct epx_shape *shape)
+{
+    const int64_t behind = bytes_behind(gpu, shape);
+    const int32_t tokens = shape->route.max_tokens;
+    struct epx_rounds rounds = {.width = stage_width(gpu, shape)};
+    const int64_t share = shape->stage_bytes / rounds.width / 16 * 16;
+
+    rounds.cut = epx_segments_cut(shape->row_bytes, share - behind);
     rounds.pitch = epx_round_up(rounds.cut.bytes ? rounds.cut.bytes : 1, 16) + behind;
-    rounds.tokens = (int32_t)most(least(share / rounds.pitch, max_tokens), 1);
-    rounds.num = most(divide_up(max_tokens, rounds.tokens) * rounds.cut.num, 1);
+    rounds.tokens = (int32_t)most(least(share / rounds.pitch, tokens), 1);
+    rounds.num = most(divide_up(tokens, rounds.tokens) * rounds.cut.num, 1);
     return rounds;
 }
 
@@ -552,8 +574,11 @@ static struct epx_movers movers_of(const struct epx_gpu *gpu, const struct epx_s
     return scales(shape) ? grad_movers(gpu, shape) : row_movers(gpu, shape);
 }
 
-static enum epx_wire wire_of(const struct epx_way *way, const struct epx_shape *shape)
+static enum epx_wire wire_of(const struct epx_gpu *gpu, const struct epx_way *way,
+                             const struct epx_shape *shape)
 {
+    if (!gpu->has_banks)
+        return EPX_WIRE_MESSAGES;
     if (way->in_rounds && adds(shape))
         return EPX_WIRE_STAGES;
     if (shape->ranks == 1)
@@ -565,7 +590,6 @@ static enum epx_wire wire_of(const struct epx_way *way, const struct epx_shape *
 
 struct epx_way epx_way_of_shape(const struct epx_gpu *gpu, const struct epx_shape *shape)
 {
-    const int32_t width = adds(shape) ? shape->most_rows : shape->ranks;
     struct epx_way way = {0};
 
     if (shape->routes)
@@ -574,25 +598,23 @@ struct epx_way epx_way_of_shape(const struct epx_gpu *gpu, const struct epx_shap
         return way;
     if (!shape->biased)
         way.banks = banks_of(gpu, shape);
-    way.rounds =
-        epx_rounds_of(shape->row_bytes, 0, width, shape->route.max_tokens, shape->stage_bytes);
+    way.rounds = rounds_of(gpu, shape);
     way.in_rounds =
         !way.banks.senders && (way.rounds.num > 1 || shape->biased || senders_wait(shape));
     if (way.banks.senders)
         way.rounds.cut = epx_segments_cut(shape->row_bytes, shape->row_bytes);
     else
         way.movers = movers_of(gpu, shape);
-    way.wire = wire_of(&way, shape);
+    way.wire = wire_of(gpu, &way, shape);
     return way;
 }
 
 const char *epx_wire_name(enum epx_wire wire)
 {
-    static const char *const names[] = {[EPX_WIRE_NONE] = "none",
-                                        [EPX_WIRE_PACKETS] = "packets",
-                                        [EPX_WIRE_FLAGS] = "flags",
-                                        [EPX_WIRE_PROGRESS] = "progress",
-                                        [EPX_WIRE_STAGES] = "stages"};
+    static const char *const names[] = {
+        [EPX_WIRE_NONE] = "none",     [EPX_WIRE_PACKETS] = "packets",
+        [EPX_WIRE_FLAGS] = "flags",   [EPX_WIRE_PROGRESS] = "progress",
+        [EPX_WIRE_STAGES] = "stages", [EPX_WIRE_MESSAGES] = "messages"};
 
     return names[wire];
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tuning.h - the way of an operation where ranks store into each other's GPUs: which wire it takes,
- * who sends and who takes, and in what pieces. It is decided once, when the operation is called.
+ * tuning.h - the way of an operation on GPUs: which wire it takes, who sends and who takes, and in
+ * what pieces. It is decided once, when the operation is called.
  * It needs no GPU: `epx_info --ways` asks for shapes that nobody has called.
  */
 #ifndef EPX_COLL_TUNING_H
@@ -57,6 +57,8 @@ struct epx_shape {
     int64_t row_bytes;      /* of a row as it travels, all fields together */
     int64_t bank_row_bytes; /* that a row takes in a bank, each field from a multiple of 16 on */
     int64_t stage_bytes;    /* of the route's stage, its own or the communicator's */
+    int32_t message_rows;   /* rows of a token that a stage takes where ranks exchange messages */
+    int32_t tells_kept;     /* whether a word with each row tells a relay if its sum has a choice */
 };
 
 enum epx_wire {
@@ -64,7 +66,8 @@ enum epx_wire {
     EPX_WIRE_PACKETS,  /* 12 bytes and a tag in one store, wires/packets.cuh */
     EPX_WIRE_FLAGS,    /* stores into a bank, then a flag a slice, wires/banks.cuh */
     EPX_WIRE_PROGRESS, /* stores to where rows go, then run words, wires/sender_progress.cuh */
-    EPX_WIRE_STAGES    /* stores into a stage, then all ranks tell all, protocol.cuh */
+    EPX_WIRE_STAGES,   /* stores into a stage, then all ranks tell all, protocol.cuh */
+    EPX_WIRE_MESSAGES  /* stages that the transport exchanges, wires/message_rows.cuh */
 };
 
 struct epx_way {
@@ -86,10 +89,6 @@ void epx_gpu_share(struct epx_gpu *gpu, int32_t sharers, int64_t waiting_sms);
 void epx_gpu_set_sizes(struct epx_gpu *gpu, int64_t width, int64_t window_bytes, int messages);
 /* Whether routings on a route are small; the same on all ranks. */
 int epx_routes_small(const struct epx_gpu *gpu, const struct epx_plan_shape *route, int32_t ranks);
-/* How rows go through a stage that holds `width` rows a token, of which each may have so many
- * bytes behind it. */
-struct epx_rounds epx_rounds_of(int64_t row_bytes, int64_t behind, int32_t width,
-                                int32_t max_tokens, int64_t stage_bytes);
 /* The way of an operation. Of EPX_Route_dispatch only where it is one launch, else the ways of its
  * two halves count, and banks.senders is 0. */
 struct epx_way epx_way_of_shape(const struct epx_gpu *gpu, const struct epx_shape *shape);

@@ -96,7 +96,7 @@ struct epx_device {
 
     struct epx_kept *kept; /* counts of persistent alltoallvs, and those that nobody uses now */
 
-    struct epx_way way; /* of the last operation */
+    struct epx_way way; /* of the last operation, or the half of it that was last queued */
     struct epx_device_rest rest;
 
     int last_completion;            /* of the last operation outside captures */

@@ -10,7 +10,7 @@
 #include "coll/device/outcome.h"
 #include "coll/device/plan_device.h"
 #include "coll/device/staged/proxy.h"
-#include "coll/ground.h"
+#include "coll/device/way_device.h"
 #include "core/progress.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
@@ -59,7 +59,7 @@ static int queue_operation(struct epx_device *device, struct epx_request *reques
     if (epx_jitter_poisons())
         EPX_TRY(poison(device, request));
     device->rest.left = 0;
-    EPX_TRY(device->transport->ground->queue[request->call.verb](request));
+    EPX_TRY(epx_device_queue(request));
     if (epx_device_leaves_rest(device, request, capture))
         return EPX_SUCCESS;
     return epx_device_queue_end(device, request, capture);

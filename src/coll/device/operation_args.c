@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* operation_args.c - the way of an operation, and what its kernels are given. */
+/* operation_args.c - what the kernels of an operation are given. */
 #include "coll/device/operation_args.h"
 #include "base/clock.h"
 #include "base/jitter.h"
-#include "base/log.h"
 #include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
 #include "coll/device/graph/device_graph.h"
@@ -13,7 +12,6 @@
 #include "coll/verbs.h"
 #include "core/ready.h"
 #include "core/route.h"
-#include "kernels/args/block_shape.h"
 
 /* Whether other ranks store into the buffers that the operation writes. */
 static int receives(const struct epx_request *request)
@@ -51,15 +49,6 @@ int epx_takes_stores(const struct epx_request *request)
         takes = takes && words[0] != (uint32_t)-1;
     }
     return takes;
-}
-
-struct epx_rounds epx_message_rounds_of(const struct epx_request *request, int32_t words)
-{
-    const struct epx_device_plan *plan = epx_device_plan_of(request);
-
-    return epx_rounds_of(epx_wire_row_bytes(request),
-                         epx_round_up(words * (int64_t)sizeof(float), 16), plan->nodes.width,
-                         plan->shape.max_tokens, plan->stage_bytes);
 }
 
 /* Kernels that wait for nobody use the multiprocessors that are free, four blocks on each of a
@@ -287,80 +276,4 @@ struct epx_neighbor_rows epx_neighbor_args_of(const struct epx_request *request)
 
     args.rows.packed_rows = row_bytes ? packed / row_bytes : INT64_MAX;
     return args;
-}
-
-/* What the kernels do: a half of EPX_Route_dispatch is a routing, or a dispatch. */
-static enum epx_verb verb_of(const struct epx_request *request)
-{
-    switch (request->half) {
-    case EPX_HALF_ROUTING: return EPX_VERB_ROUTE_TOKENS;
-    case EPX_HALF_DISPATCH: return EPX_VERB_DISPATCH;
-    default: return request->call.verb;
-    }
-}
-
-/* Bytes that a row takes in a bank. */
-static int64_t bank_row_bytes(const struct epx_request *request)
-{
-    const struct epx_fields *fields = &request->call.fields;
-    int64_t bytes = 0;
-
-    if (fields->num <= 1)
-        return epx_bytes_in_bank(epx_wire_row_bytes(request));
-    for (int f = 0; f < fields->num; f++)
-        bytes += epx_bytes_in_bank(fields->at[f].bytes);
-    return bytes;
-}
-
-static struct epx_shape shape_of(const struct epx_request *request)
-{
-    const struct epx_device_plan *plan = epx_device_plan_of(request);
-    const struct epx_call *call = &request->call;
-    struct epx_shape shape = {
-        .ranks = request->comm->size,
-        .route = plan->shape,
-        .most_rows = plan->most_rows,
-        .fields = call->fields.num,
-        .datatype = call->datatype,
-        .call_bytes = call->row_bytes,
-        .row_bytes = epx_wire_row_bytes(request),
-        .bank_row_bytes = bank_row_bytes(request),
-        .stage_bytes = plan->stage_bytes,
-    };
-
-    epx_shape_set_verb(&shape, verb_of(request));
-    shape.biased = call->num_biases > 0;
-    shape.given_weights = call->token_weights != NULL;
-    shape.stays = plan->shape.rank_major && epx_takes_stores(request);
-    return shape;
-}
-
-static void tell(const struct epx_request *request, const struct epx_way *way)
-{
-    const char *name = epx_verb_name(request->call.verb);
-    const int small = way->banks.senders > 0;
-    const struct epx_slices *slices = small ? &way->banks.slices : &way->movers.slices;
-
-    if (!small && !way->movers.receivers)
-        EPX_LOG_DEBUG("%s routes by %s", name, way->routes_small ? "ids" : "records");
-    else if (way->wire == EPX_WIRE_STAGES)
-        EPX_LOG_DEBUG("%s goes by %s, %lld rounds", name, epx_wire_name(way->wire),
-                      (long long)way->rounds.num);
-    else
-        EPX_LOG_DEBUG(
-            "%s goes by %s: %d blocks send, %d take, %d slices of %lld bytes, %lld rounds", name,
-            epx_wire_name(way->wire), small ? way->banks.senders : way->movers.senders,
-            small ? way->banks.receivers : way->movers.receivers, slices->num,
-            (long long)slices->bytes, small ? 1LL : (long long)way->rounds.num);
-}
-
-const struct epx_way *epx_decide_way(const struct epx_request *request)
-{
-    struct epx_device *device = epx_device_of(request);
-    const struct epx_shape shape = shape_of(request);
-
-    device->way = epx_way_of_shape(&device->gpu, &shape);
-    device->way.banks.bank = device->bank;
-    tell(request, &device->way);
-    return &device->way;
 }

@@ -5,9 +5,8 @@
  * ranks agree once, as coll/route_dispatch.c explains for host memory: the last kernel of the
  * routing leaves to the first of the dispatch what the ranks told, and completes nothing.
  */
-#include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
-#include "coll/ground.h"
+#include "coll/device/way_device.h"
 
 static struct epx_request half_of(const struct epx_request *request, enum epx_half half)
 {
@@ -19,12 +18,11 @@ static struct epx_request half_of(const struct epx_request *request, enum epx_ha
 
 int epx_route_dispatch_device(const struct epx_request *request)
 {
-    const struct epx_ground *ground = epx_device_of(request)->transport->ground;
     struct epx_request routing = half_of(request, EPX_HALF_ROUTING);
     struct epx_request dispatch = half_of(request, EPX_HALF_DISPATCH);
 
-    EPX_TRY(ground->queue[EPX_VERB_ROUTE_TOKENS](&routing));
-    return ground->queue[EPX_VERB_DISPATCH](&dispatch);
+    EPX_TRY(epx_device_queue(&routing));
+    return epx_device_queue(&dispatch);
 }
 
 int epx_route_dispatch_takes_device(const struct epx_request *request)

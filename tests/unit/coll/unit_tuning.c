@@ -34,7 +34,8 @@ static struct epx_shape shape_of(enum epx_verb verb, int ranks, int top_k, int m
                               .call_bytes = row_bytes,
                               .row_bytes = row_bytes,
                               .bank_row_bytes = epx_bytes_in_bank(row_bytes),
-                              .stage_bytes = (int64_t)64 << 20};
+                              .stage_bytes = (int64_t)64 << 20,
+                              .message_rows = ranks};
 
     epx_shape_set_verb(&shape, verb);
     shape.route.num_experts = 256;
@@ -210,6 +211,60 @@ START_TEST(ranks_decide_alike)
 }
 END_TEST
 
+/* Bytes of a stage that a round fills, with what follows a row. */
+static int64_t filled(const struct epx_rounds *rounds)
+{
+    return rounds->width * rounds->tokens * rounds->pitch;
+}
+
+/* Whether rounds stay in the stage, take all tokens and leave so many bytes behind each row. */
+static int rounds_hold(const struct epx_rounds *rounds, const struct epx_shape *shape, int behind)
+{
+    const int64_t rounds_of_tokens = rounds->num / rounds->cut.num;
+
+    return filled(rounds) <= shape->stage_bytes &&
+           rounds_of_tokens * rounds->tokens >= shape->route.max_tokens &&
+           rounds->pitch == (rounds->cut.bytes + 15) / 16 * 16 + behind;
+}
+
+static const struct words {
+    enum epx_verb verb;
+    int tells_kept;
+    int behind; /* bytes with top-6 */
+} words[] = {{EPX_VERB_DISPATCH, 0, 32},
+             {EPX_VERB_DISPATCH, 1, 32},
+             {EPX_VERB_COMBINE, 0, 0},
+             {EPX_VERB_COMBINE, 1, 16},
+             {EPX_VERB_DISPATCH_BACKWARD, 0, 32},
+             {EPX_VERB_DISPATCH_BACKWARD, 1, 32},
+             {EPX_VERB_COMBINE_BACKWARD, 0, 0}};
+enum { NUM_WORDS = (int)(sizeof(words) / sizeof(words[0])) };
+
+/* Six weights take 24 bytes, of 32, so the word of a kept choice fits behind them. */
+START_TEST(words_follow_rows_in_messages)
+{
+    static const int64_t bytes[] = {2, 16, 14336, (int64_t)1 << 20};
+    const struct words *of = &words[_i];
+    struct epx_gpu gpu = gpu_of(132, 0);
+
+    gpu.has_banks = 0;
+    for (int b = 0; b < 4; b++) {
+        struct epx_shape shape = shape_of(of->verb, 64, 6, 8192, bytes[b]);
+        struct epx_way way;
+
+        shape.message_rows = 7;
+        shape.tells_kept = of->tells_kept;
+        way = epx_way_of_shape(&gpu, &shape);
+        EXPECT(way.wire == EPX_WIRE_MESSAGES && !way.banks.senders && way.rounds.width == 7 &&
+                   rounds_hold(&way.rounds, &shape, of->behind),
+               "%s of %lld bytes: %s, %lld rounds of %d tokens and %lld bytes",
+               epx_verb_name(of->verb), (long long)bytes[b], epx_wire_name(way.wire),
+               (long long)way.rounds.num, way.rounds.tokens, (long long)way.rounds.pitch);
+    }
+    SETTLE();
+}
+END_TEST
+
 START_TEST(only_biases_need_rounds)
 {
     const struct epx_gpu gpu = gpu_of(132, 0);
@@ -278,6 +333,7 @@ static Suite *make_suite(void)
                         EPX_JITTERS ? 0 : NUM_SHAPES);
     tcase_add_loop_test(tcase, it_pays_up_to_what_was_measured, 0, EPX_JITTERS ? 0 : NUM_ROWS);
     tcase_add_loop_test(tcase, ranks_decide_alike, 0, 2);
+    tcase_add_loop_test(tcase, words_follow_rows_in_messages, 0, NUM_WORDS);
     tcase_add_loop_test(tcase, only_biases_need_rounds, 0, 2);
     tcase_add_loop_test(tcase, given_weights_travel_by_banks_where_they_have_room, 0,
                         EPX_JITTERS ? 0 : 5);

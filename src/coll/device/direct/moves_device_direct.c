@@ -7,7 +7,6 @@
 #include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
 #include "coll/device/direct/rests.h"
-#include "coll/device/operation_args.h"
 #include "coll/device/plan_device.h"
 #include "transport/cuda/cuda_errors.h"
 
@@ -70,14 +69,14 @@ static int queue_sums(const struct epx_request *request, const struct epx_way *w
 
 int epx_dispatch_device_direct(const struct epx_request *request)
 {
-    const struct epx_way *way = epx_decide_way(request);
+    const struct epx_way *way = &epx_device_of(request)->way;
 
     return queue_rows(request, way, epx_first_phase(request, way));
 }
 
 int epx_combine_device_direct(const struct epx_request *request)
 {
-    const struct epx_way *way = epx_decide_way(request);
+    const struct epx_way *way = &epx_device_of(request)->way;
 
     return queue_sums(request, way, epx_first_phase(request, way));
 }

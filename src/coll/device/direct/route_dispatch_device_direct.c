@@ -6,7 +6,6 @@
 #include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
 #include "coll/device/direct/rests.h"
-#include "coll/device/operation_args.h"
 #include "kernels/args/route_dispatch_args.h"
 #include "transport/cuda/cuda_errors.h"
 
@@ -35,7 +34,7 @@ static int queue_small(const struct epx_request *request, const struct epx_way *
 
 int epx_route_dispatch_device_direct(const struct epx_request *request)
 {
-    const struct epx_way *way = epx_decide_way(request);
+    const struct epx_way *way = &epx_device_of(request)->way;
 
     if (!is_one_launch(way))
         return epx_route_dispatch_device(request);

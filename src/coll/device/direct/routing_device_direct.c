@@ -24,10 +24,11 @@ struct epx_route_tokens epx_route_args_of(const struct epx_request *request)
 
 int epx_route_tokens_device_direct(const struct epx_request *request)
 {
+    const struct epx_way *way = &epx_device_of(request)->way;
     struct epx_route_tokens args = epx_route_args_of(request);
 
-    if (epx_decide_way(request)->routes_small) {
-        args.banks.bank = epx_device_of(request)->bank;
+    if (way->routes_small) {
+        args.banks.bank = way->banks.bank;
         EPX_TRY_LAUNCH(epx_launch_route_small(&args, request->call.stream));
         return EPX_SUCCESS;
     }

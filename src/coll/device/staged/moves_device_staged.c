@@ -7,9 +7,10 @@
  * rows on, or add the sums of their node and send the results home. Weights of the home ranks go to
  * the experts first, as a dispatch of rows of no bytes.
  */
+#include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
-#include "coll/device/operation_args.h"
 #include "coll/device/staged/rounds_stream.h"
+#include "coll/device/way_device.h"
 #include "coll/verbs.h"
 #include "kernels/args/control_args.h"
 #include "transport/cuda/cuda_errors.h"
@@ -40,12 +41,13 @@ static int queue_sums(const struct epx_combine_rows *args, EPX_Stream stream)
 
 int epx_dispatch_device_staged(const struct epx_request *request)
 {
+    const struct epx_way *way = &epx_device_of(request)->way;
     const int scales = request->call.verb == EPX_VERB_COMBINE_BACKWARD;
     struct epx_dispatch_rows args = epx_dispatch_args_of(request);
     EPX_Stream stream;
 
-    args.movers = epx_decide_way(request)->movers;
-    args.rounds = epx_message_rounds_of(request, scales ? 0 : args.plan.shape.top_k);
+    args.movers = way->movers;
+    args.rounds = way->rounds;
     if (!epx_half_has_agreed(request->half))
         EPX_TRY(epx_agree_messages(request));
     EPX_TRY(epx_rounds_begin(request, args.rounds.num, &stream));
@@ -65,17 +67,15 @@ static int queue_weights(const struct epx_request *request, float *row_weights)
 
     weights.half = EPX_HALF_WEIGHTS;
     weights.call = epx_weights_call(&request->call, row_weights);
-    return epx_dispatch_device_staged(&weights);
+    return epx_device_queue(&weights);
 }
 
 int epx_combine_device_staged(const struct epx_request *request)
 {
     struct epx_combine_rows args = epx_combine_args_of(request);
-    const int tells_kept = epx_tells_kept(&args.plan.shape) && args.plan.nodes.num_nodes;
     EPX_Stream stream;
 
-    args.rounds =
-        epx_message_rounds_of(request, (args.backward ? args.plan.shape.top_k : 0) + tells_kept);
+    args.rounds = epx_device_of(request)->way.rounds;
     EPX_TRY(epx_agree_messages(request));
     if (request->call.token_weights) {
         args.weights = args.plan.row_weights;
