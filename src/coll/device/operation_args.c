@@ -207,11 +207,11 @@ struct epx_combine_rows epx_combine_args_of(const struct epx_request *request)
         .wide = epx_partial_type(request) != call->datatype,
         .row_bytes = epx_wire_row_bytes(request),
         .rows = call->fields.at[0].in,
-        .weights = call->weights_in,
+        .weights = call->token_weights ? call->token_weights : call->weights_in,
+        .given = call->token_weights != NULL,
         .sums = call->fields.at[0].out,
         .grad_weights = call->weights_out,
         .num_biases = call->num_biases,
-        .token_weights = call->token_weights,
     };
 
     for (int b = 0; b < call->num_biases; b++)

@@ -23,13 +23,14 @@ struct epx_combine_rows {
     int32_t wide;         /* sums travel as float32, for a datatype that is shorter */
     int64_t row_bytes;    /* of a sum that travels */
     const char *rows;     /* [capacity] */
-    const float *weights; /* or NULL */
+    const float *weights; /* [capacity], or given: [T][K]; or NULL */
+    int32_t given;        /* weights are this rank's tokens', and the kernel sends them to the
+                             experts */
     char *sums;           /* [T] */
     float *grad_weights;  /* [T][K] or NULL; dispatch backward */
     int32_t num_biases;   /* arrays of [T] rows that the sums start from */
     const char *biases[EPX_MAX_BIASES];
-    const float *token_weights; /* [T][K] that the kernel sends to the experts; or NULL */
-    struct epx_round round;     /* messages: which this kernel is of */
+    struct epx_round round; /* messages: which this kernel is of */
 };
 
 #ifdef __cplusplus

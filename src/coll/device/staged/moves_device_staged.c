@@ -77,8 +77,9 @@ int epx_combine_device_staged(const struct epx_request *request)
 
     args.rounds = epx_device_of(request)->way.rounds;
     EPX_TRY(epx_agree_messages(request));
-    if (request->call.token_weights) {
+    if (args.given) {
         args.weights = args.plan.row_weights;
+        args.given = 0;
         EPX_TRY(queue_weights(request, args.plan.row_weights));
     }
     EPX_TRY(epx_rounds_begin(request, args.rounds.num, &stream));

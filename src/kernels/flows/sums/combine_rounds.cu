@@ -43,10 +43,10 @@ template <typename T>
 static __device__ uint64_t combine_in_rounds(const struct epx_combine_rows &a, struct exchange &x,
                                              struct row_list &list)
 {
-    const uint64_t before = a.token_weights != NULL;
+    const uint64_t before = a.given;
 
     if (before) {
-        send_pair_weights(a.comm, a.plan, a.token_weights, a.num_tokens);
+        send_pair_weights(a.comm, a.plan, a.weights, a.num_tokens);
         signal_arrival(a.comm);
         if (!await_arrivals(a.comm, x, before))
             return before;

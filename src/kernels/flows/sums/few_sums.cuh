@@ -80,7 +80,7 @@ static __device__ EPX_COLD void send_given_weights(const struct epx_combine_rows
         if (rank < 0 || rank == self)
             continue;
         store_relaxed_sys(given_words(a, bank_on(a.comm, a.banks, epoch, rank), self, 0) + i,
-                          tagged(epoch, __float_as_uint(a.token_weights[i])));
+                          tagged(epoch, __float_as_uint(a.weights[i])));
     }
 }
 
@@ -109,7 +109,7 @@ static __device__ EPX_COLD bool await_given_weights(const struct epx_combine_row
 
 /* The whole warp: sends a slice of the sum of a record's pairs, and with the first slice gradients
  * of weights. Returns whether weights that it waited for have come. */
-template <typename T, typename Wire>
+template <typename T, typename Wire, bool GIVEN>
 static __device__ __forceinline__ bool send_sum_slice(const struct epx_combine_rows &a,
                                                       uint64_t epoch, const struct sum_slice &at,
                                                       struct row_list &list)
@@ -123,7 +123,7 @@ static __device__ __forceinline__ bool send_sum_slice(const struct epx_combine_r
     const struct stamp stamp = Wire::stamp_of(epoch);
 
     list_pairs<T>(a, part.offset, at.record, list);
-    if (a.token_weights && !await_given_weights(a, at.home, at.record, epoch, list))
+    if (GIVEN && !await_given_weights(a, at.home, at.record, epoch, list))
         return false;
     EPX_DELAY(a.comm);
     Wire::template send_sum<T>(list, at.record->num_slots, multiplies(a), part.bytes, to, stamp);
@@ -143,9 +143,10 @@ static __device__ __forceinline__ bool send_sum_slice(const struct epx_combine_r
 
 /* Expert side: the sums of all records here that are of other ranks' rows. Returns whether what
  * this warp waited for has come. */
-template <typename T, typename Wire>
-static __device__ bool send_small_sums(const struct epx_combine_rows &a, uint64_t epoch,
-                                       const struct record_range &range, struct row_list &list)
+template <typename T, typename Wire, bool GIVEN>
+static __device__ __forceinline__ bool
+send_small_sums(const struct epx_combine_rows &a, uint64_t epoch, const struct record_range &range,
+                struct row_list &list)
 {
     const struct crew crew = crew_of(a.banks);
     const uint32_t slices = (uint32_t)a.banks.slices.num;
@@ -157,7 +158,7 @@ static __device__ bool send_small_sums(const struct epx_combine_rows &a, uint64_
         const struct sum_slice at = {row.source, (int32_t)(i % slices),
                                      epx_wire_record_at(&a.plan, records, row.source, row.row)};
 
-        if (at.record->num_slots && !send_sum_slice<T, Wire>(a, epoch, at, list))
+        if (at.record->num_slots && !send_sum_slice<T, Wire, GIVEN>(a, epoch, at, list))
             return false;
     }
     return true;
@@ -279,23 +280,22 @@ static __device__ void take_sums(const struct epx_combine_rows &a, struct exchan
     all_content(a.comm, x, ok);
 }
 
-/* A block that sends. */
+/* A block that sends where the home ranks give weights, apart from the code that most go through. */
 template <typename T, typename Wire>
-static __device__ __forceinline__ void
-send_few(const struct epx_combine_rows &a, struct exchange &x, const struct record_range &range,
-         struct row_list &list)
+static __device__ EPX_COLD void
+send_by_given_weights(const struct epx_combine_rows &a, struct exchange &x,
+                      const struct record_range &range, struct row_list &list)
 {
-    const bool routed = a.plan.outcome->code == EPX_SUCCESS, given = a.token_weights != NULL;
+    const bool routed = a.plan.outcome->code == EPX_SUCCESS;
     bool ok = true;
 
-    if (given && routed && blockIdx.x == 0)
+    if (routed && blockIdx.x == 0)
         send_given_weights(a, x.epoch);
-    if (given && !await_ready(a.comm, a.note, x, a.plan.outcome))
+    if (!await_ready(a.comm, a.note, x, a.plan.outcome))
         return;
     if (routed)
-        ok = send_small_sums<T, Wire>(a, x.epoch, range, list);
-    if (given)
-        all_content(a.comm, x, ok);
+        ok = send_small_sums<T, Wire, true>(a, x.epoch, range, list);
+    all_content(a.comm, x, ok);
 }
 
 /* What a warp lists in shared memory. */
@@ -321,10 +321,12 @@ static __device__ __forceinline__ void combine_few(const struct epx_combine_rows
     if (x.outcome.code == EPX_SUCCESS) {
         if (takes)
             take_sums<T, Wire>(a, x, list.take);
-        else
-            send_few<T, Wire>(a, x, range, list.send);
+        else if (a.given)
+            send_by_given_weights<T, Wire>(a, x, range, list.send);
+        else if (a.plan.outcome->code == EPX_SUCCESS)
+            send_small_sums<T, Wire, false>(a, x.epoch, range, list.send);
     }
-    if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes || a.token_weights}))
+    if (!is_last_of_small(a.comm, a.banks, x, {a.note, a.plan.outcome, takes || a.given}))
         return;
     end_exchange(a.comm, x, 0, 0, a.num_tokens, x.outcome);
 }

@@ -57,9 +57,9 @@ struct stored_places {
     {
         const int64_t token = (int64_t)at.home * a.plan.shape.max_tokens + at.record->token;
 
-        return a.token_weights ? (const float *)(const void *)a.plan.weights[a.comm.rank] +
-                                     token * a.plan.shape.top_k
-                               : NULL;
+        return a.given ? (const float *)(const void *)a.plan.weights[a.comm.rank] +
+                             token * a.plan.shape.top_k
+                       : NULL;
     }
 
     /* Nobody needs to be told which rows have a sum: the home of each row knows. */

@@ -19,16 +19,17 @@ static inline int epx_sum_kernel(const struct epx_combine_rows *args)
 /* Whether rows are multiplied by the weights of their pairs. */
 static __device__ __forceinline__ bool multiplies(const struct epx_combine_rows &a)
 {
-    return (a.weights || a.token_weights) && !a.backward;
+    return a.weights && !a.backward;
 }
 
-/* Expert side: lists the rows of a record's pairs, from an offset into each row that travels on. */
+/* Expert side: lists the rows of a record's pairs, from an offset into each row that travels on.
+ * Weights that the record's home gives are put into the list afterwards. */
 template <typename T>
 static __device__ void list_pairs(const struct epx_combine_rows &a, int64_t offset,
                                   struct epx_wire_record *record, struct row_list &list)
 {
     const struct epx_wire_pair *pairs = epx_wire_pairs(record);
-    int weighted = a.weights && !a.backward;
+    const bool weighted = multiplies(a) && !a.given;
 
     for (int32_t i = lane_id(); i < record->num_slots; i += EPX_WARP) {
         int64_t slot = pairs[i].slot;
@@ -149,9 +150,7 @@ static __device__ int32_t list_own(const struct epx_combine_rows &a, int64_t tok
         if (here) {
             own.row[place] =
                 (char *)(uintptr_t)a.rows + in_row<T>(slot * a.rounds.cut.row_bytes + offset);
-            own.weight[place] = a.token_weights            ? a.token_weights[token * top_k + k]
-                                : a.weights && !a.backward ? a.weights[slot]
-                                                           : 1;
+            own.weight[place] = multiplies(a) ? a.weights[a.given ? token * top_k + k : slot] : 1;
         }
         num += __popc(lanes);
     }
