@@ -31,4 +31,5 @@ nobase_dist_doc_DATA += \
   docs/notebook/2026-11-30_two_h200s.md \
   docs/notebook/2026-11-30_waits_and_spills.md \
   docs/notebook/2026-11-30_wires.md \
+  docs/notebook/2026-12-01_given_weights.md \
   docs/notebook/README.md

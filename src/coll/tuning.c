@@ -383,7 +383,7 @@ static struct epx_banks banks_of(const struct epx_gpu *gpu, const struct epx_sha
 /* Bytes behind a row in a stage: in messages its words travel with it. */
 static int64_t bytes_behind(const struct epx_gpu *gpu, const struct epx_shape *shape)
 {
-    int64_t words = shape->has_words ? shape->route.top_k : 0;
+    int64_t words = words_of(shape);
 
     if (gpu->has_banks)
         return 0;

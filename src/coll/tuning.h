@@ -58,7 +58,7 @@ struct epx_shape {
     int64_t bank_row_bytes; /* that a row takes in a bank, each field from a multiple of 16 on */
     int64_t stage_bytes;    /* of the route's stage, its own or the communicator's */
     int32_t message_rows;   /* rows of a token that a stage takes where ranks exchange messages */
-    int32_t tells_kept;     /* whether a word with each row tells a relay if its sum has a choice */
+    int32_t tells_kept;     /* whether a word behind each sum tells a relay of its last choice */
 };
 
 enum epx_wire {

@@ -13,7 +13,11 @@
 #include "kernels/args/row_args.h"
 #include "kernels/args/sum_args.h"
 
-/* Local. */
+/* Local: decides the way of an operation, or of its half that is under way, and queues its kernels.
+ * The device keeps the way until the next one is queued: a second phase goes the same way. */
+int epx_device_queue(const struct epx_request *request);
+
+/* Local: called by epx_device_queue. */
 int epx_route_tokens_device_direct(const struct epx_request *request);
 int epx_route_dispatch_device_direct(const struct epx_request *request);
 int epx_dispatch_device_direct(const struct epx_request *request);

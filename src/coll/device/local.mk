@@ -21,11 +21,9 @@ libepx_cuda_la_SOURCES += \
   src/coll/device/outcome.h \
   src/coll/device/plan_device.c \
   src/coll/device/plan_device.h \
-  src/coll/device/route_dispatch_device.c \
   src/coll/device/user_memory.c \
   src/coll/device/user_memory.h \
-  src/coll/device/way_device.c \
-  src/coll/device/way_device.h
+  src/coll/device/way_device.c
 
 include src/coll/device/direct/local.mk
 include src/coll/device/graph/local.mk

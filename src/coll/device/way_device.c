@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * way_device.c - an operation on device memory is queued by its way, which is decided here and
- * nowhere else: coll/tuning.c is told its shape.
+ * nowhere else: coll/tuning.c is told its shape. EPX_Route_dispatch where the ground has no faster
+ * way is the kernels of its routing, then those of its dispatch, as one operation with one
+ * completion. The ranks agree once, as coll/route_dispatch.c explains for host memory: the last
+ * kernel of the routing leaves to the first of the dispatch what the ranks told, and completes
+ * nothing.
  */
-#include "coll/device/way_device.h"
 #include "base/log.h"
 #include "coll/device/device.h"
+#include "coll/device/device_verbs.h"
 #include "coll/device/operation_args.h"
 #include "coll/device/plan_device.h"
 #include "coll/ground.h"
@@ -78,13 +82,16 @@ static void tell(const struct epx_request *request, const struct epx_way *way)
             (long long)slices->bytes, small ? 1LL : (long long)way->rounds.num);
 }
 
+/* Nothing is told of an EPX_Route_dispatch that is two halves: each of them has its own way. */
 static void decide(struct epx_device *device, const struct epx_request *request)
 {
     const struct epx_shape shape = shape_of(request);
+    struct epx_way *way = &device->way;
 
-    device->way = epx_way_of_shape(&device->gpu, &shape);
-    device->way.banks.bank = device->bank;
-    tell(request, &device->way);
+    *way = epx_way_of_shape(&device->gpu, &shape);
+    way->banks.bank = device->bank;
+    if (way->banks.senders || !shape.routes || shape.flow == EPX_FLOW_NONE)
+        tell(request, way);
 }
 
 /* An alltoallv has one way. */
@@ -95,4 +102,28 @@ int epx_device_queue(const struct epx_request *request)
     if (request->route)
         decide(device, request);
     return device->transport->ground->queue[verb_of(request)](request);
+}
+
+static struct epx_request half_of(const struct epx_request *request, enum epx_half half)
+{
+    struct epx_request under_way = *request;
+
+    under_way.half = half;
+    return under_way;
+}
+
+int epx_route_dispatch_device(const struct epx_request *request)
+{
+    struct epx_request routing = half_of(request, EPX_HALF_ROUTING);
+    struct epx_request dispatch = half_of(request, EPX_HALF_DISPATCH);
+
+    EPX_TRY(epx_device_queue(&routing));
+    return epx_device_queue(&dispatch);
+}
+
+int epx_route_dispatch_takes_device(const struct epx_request *request)
+{
+    struct epx_request dispatch = half_of(request, EPX_HALF_DISPATCH);
+
+    return epx_dispatch_takes_device_direct(&dispatch);
 }

@@ -23,9 +23,9 @@ struct epx_combine_rows {
     int32_t wide;         /* sums travel as float32, for a datatype that is shorter */
     int64_t row_bytes;    /* of a sum that travels */
     const char *rows;     /* [capacity] */
-    const float *weights; /* [capacity], or given: [T][K]; or NULL */
-    int32_t given;        /* weights are this rank's tokens', and the kernel sends them to the
-                             experts */
+    const float *weights; /* [capacity], rank-major backward [capacity][K], given [T][K]; or NULL */
+    int32_t given;        /* weights are of this rank's tokens; other ranks are sent those of their
+                             pairs */
     char *sums;           /* [T] */
     float *grad_weights;  /* [T][K] or NULL; dispatch backward */
     int32_t num_biases;   /* arrays of [T] rows that the sums start from */

@@ -285,7 +285,7 @@ static __device__ bool await_ready(const struct epx_device_comm &c,
  * await_ready, called by each warp of a block when it needs the verdict, but by all of them: a warp
  * can prepare its work beside the wait. Before that it reads nothing that other ranks have stored
  * in this operation, and writes nothing of the user's. Warps come to the barrier from different
- * places of the code, which PTX allows, as its barriers are numbers; the tool synccheck of
+ * places in the code, which PTX allows: it knows a barrier by its number. The tool synccheck of
  * compute-sanitizer reports it all the same.
  */
 struct verdict {

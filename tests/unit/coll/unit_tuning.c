@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * unit_tuning.c - the ways of operations: which are small, each limit just within and just beyond;
- * and that ranks whose GPUs differ decide alike what must be alike. It needs no GPU.
+ * what follows rows in messages, and that stages hold them; and that ranks whose GPUs differ decide
+ * alike what must be alike. It needs no GPU.
  */
 #include <string.h>
 
@@ -224,41 +225,45 @@ static int rounds_hold(const struct epx_rounds *rounds, const struct epx_shape *
 
     return filled(rounds) <= shape->stage_bytes &&
            rounds_of_tokens * rounds->tokens >= shape->route.max_tokens &&
-           rounds->pitch == (rounds->cut.bytes + 15) / 16 * 16 + behind;
+           rounds->pitch == ((rounds->cut.bytes ? rounds->cut.bytes : 1) + 15) / 16 * 16 + behind;
 }
 
 static const struct words {
     enum epx_verb verb;
     int tells_kept;
-    int behind; /* bytes with top-6 */
+    int behind; /* bytes, with top-8 */
 } words[] = {{EPX_VERB_DISPATCH, 0, 32},
              {EPX_VERB_DISPATCH, 1, 32},
              {EPX_VERB_COMBINE, 0, 0},
              {EPX_VERB_COMBINE, 1, 16},
              {EPX_VERB_DISPATCH_BACKWARD, 0, 32},
-             {EPX_VERB_DISPATCH_BACKWARD, 1, 32},
+             {EPX_VERB_DISPATCH_BACKWARD, 1, 48},
              {EPX_VERB_COMBINE_BACKWARD, 0, 0}};
 enum { NUM_WORDS = (int)(sizeof(words) / sizeof(words[0])) };
 
-/* Six weights take 24 bytes, of 32, so the word of a kept choice fits behind them. */
+/* Eight weights take 32 bytes behind a row, and the word of a sum's last choice 16 more. A row of
+ * no bytes is one of weights alone. The smaller stage holds the longest row only without words. */
 START_TEST(words_follow_rows_in_messages)
 {
-    static const int64_t bytes[] = {2, 16, 14336, (int64_t)1 << 20};
+    static const int64_t bytes[] = {0, 2, 16, 14336, 2 * EPX_SEGMENT_QUANTUM};
+    static const int64_t stages[] = {(int64_t)64 << 20, 7 * 2 * EPX_SEGMENT_QUANTUM};
+    enum { NUM_BYTES = 5, NUM_STAGES = 2, WIDTH = 7 };
     const struct words *of = &words[_i];
     struct epx_gpu gpu = gpu_of(132, 0);
 
     gpu.has_banks = 0;
-    for (int b = 0; b < 4; b++) {
-        struct epx_shape shape = shape_of(of->verb, 64, 6, 8192, bytes[b]);
+    for (int i = 0; i < NUM_BYTES * NUM_STAGES; i++) {
+        struct epx_shape shape = shape_of(of->verb, 64, 8, 8192, bytes[i % NUM_BYTES]);
         struct epx_way way;
 
-        shape.message_rows = 7;
+        shape.stage_bytes = stages[i / NUM_BYTES];
+        shape.message_rows = WIDTH;
         shape.tells_kept = of->tells_kept;
         way = epx_way_of_shape(&gpu, &shape);
-        EXPECT(way.wire == EPX_WIRE_MESSAGES && !way.banks.senders && way.rounds.width == 7 &&
+        EXPECT(way.wire == EPX_WIRE_MESSAGES && !way.banks.senders && way.rounds.width == WIDTH &&
                    rounds_hold(&way.rounds, &shape, of->behind),
                "%s of %lld bytes: %s, %lld rounds of %d tokens and %lld bytes",
-               epx_verb_name(of->verb), (long long)bytes[b], epx_wire_name(way.wire),
+               epx_verb_name(of->verb), (long long)shape.row_bytes, epx_wire_name(way.wire),
                (long long)way.rounds.num, way.rounds.tokens, (long long)way.rounds.pitch);
     }
     SETTLE();

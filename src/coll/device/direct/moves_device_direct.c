@@ -7,7 +7,6 @@
 #include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
 #include "coll/device/direct/rests.h"
-#include "coll/device/plan_device.h"
 #include "transport/cuda/cuda_errors.h"
 
 static int queue_agreement(const struct epx_request *request)

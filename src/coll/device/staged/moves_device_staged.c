@@ -10,7 +10,6 @@
 #include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
 #include "coll/device/staged/rounds_stream.h"
-#include "coll/device/way_device.h"
 #include "coll/verbs.h"
 #include "kernels/args/control_args.h"
 #include "transport/cuda/cuda_errors.h"

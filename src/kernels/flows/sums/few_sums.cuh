@@ -280,7 +280,7 @@ static __device__ void take_sums(const struct epx_combine_rows &a, struct exchan
     all_content(a.comm, x, ok);
 }
 
-/* A block that sends where the home ranks give weights, apart from the code that most go through. */
+/* A block that sends where the home ranks give weights, apart from the code that most run. */
 template <typename T, typename Wire>
 static __device__ EPX_COLD void
 send_by_given_weights(const struct epx_combine_rows &a, struct exchange &x,
