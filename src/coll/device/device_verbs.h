@@ -13,8 +13,20 @@
 #include "kernels/args/row_args.h"
 #include "kernels/args/sum_args.h"
 
-/* Local: decides the way of an operation, or of its half that is under way, and queues its kernels.
- * The device keeps the way until the next one is queued: a second phase goes the same way. */
+/* What the kernels do: a half of EPX_Route_dispatch is a routing, or a dispatch. */
+static inline enum epx_verb epx_kernels_verb(const struct epx_request *request)
+{
+    switch (request->half) {
+    case EPX_HALF_ROUTING: return EPX_VERB_ROUTE_TOKENS;
+    case EPX_HALF_DISPATCH: return EPX_VERB_DISPATCH;
+    default: return request->call.verb;
+    }
+}
+
+/* Local: decides the way of an operation on a route, or of its half that is under way. The device
+ * keeps it until the next one is queued: a second phase goes the same way. */
+void epx_device_decide(const struct epx_request *request);
+/* Local: decides the way and queues the kernels. */
 int epx_device_queue(const struct epx_request *request);
 
 /* Local: called by epx_device_queue. */

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* launch.c - an operation on device memory from its call to its completion. */
+/*
+ * launch.c - an operation on device memory from its call to its completion. EPX_Route_dispatch
+ * where the ground has no faster way is the kernels of its routing, then those of its dispatch, as
+ * one operation with one completion. The ranks agree once, as coll/route_dispatch.c explains for
+ * host memory: the last kernel of the routing leaves to the first of the dispatch what the ranks
+ * told, and completes nothing.
+ */
 #include "coll/device/launch.h"
 
 #include "base/jitter.h"
@@ -11,6 +17,7 @@
 #include "coll/device/outcome.h"
 #include "coll/device/plan_device.h"
 #include "coll/device/staged/proxy.h"
+#include "coll/ground.h"
 #include "core/progress.h"
 #include "transport/cuda/cuda_errors.h"
 #include "transport/cuda/device_scope.h"
@@ -50,6 +57,40 @@ static int take_completion(struct epx_device *device, struct epx_request *reques
 static void give_completion(struct epx_device *device, const struct epx_request *request)
 {
     device->unused[device->num_unused++] = request->completion;
+}
+
+/* An alltoallv has one way. */
+int epx_device_queue(const struct epx_request *request)
+{
+    const struct epx_ground *ground = epx_device_of(request)->transport->ground;
+
+    if (request->route)
+        epx_device_decide(request);
+    return ground->queue[epx_kernels_verb(request)](request);
+}
+
+static struct epx_request half_of(const struct epx_request *request, enum epx_half half)
+{
+    struct epx_request under_way = *request;
+
+    under_way.half = half;
+    return under_way;
+}
+
+int epx_route_dispatch_device(const struct epx_request *request)
+{
+    struct epx_request routing = half_of(request, EPX_HALF_ROUTING);
+    struct epx_request dispatch = half_of(request, EPX_HALF_DISPATCH);
+
+    EPX_TRY(epx_device_queue(&routing));
+    return epx_device_queue(&dispatch);
+}
+
+int epx_route_dispatch_takes_device(const struct epx_request *request)
+{
+    struct epx_request dispatch = half_of(request, EPX_HALF_DISPATCH);
+
+    return epx_dispatch_takes_device_direct(&dispatch);
 }
 
 static int queue_operation(struct epx_device *device, struct epx_request *request,

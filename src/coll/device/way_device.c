@@ -1,29 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * way_device.c - an operation on device memory is queued by its way, which is decided here and
- * nowhere else: coll/tuning.c is told its shape. EPX_Route_dispatch where the ground has no faster
- * way is the kernels of its routing, then those of its dispatch, as one operation with one
- * completion. The ranks agree once, as coll/route_dispatch.c explains for host memory: the last
- * kernel of the routing leaves to the first of the dispatch what the ranks told, and completes
- * nothing.
- */
+/* way_device.c - the way of an operation is decided here: coll/tuning.c is told its shape. */
 #include "base/log.h"
 #include "coll/device/device.h"
 #include "coll/device/device_verbs.h"
 #include "coll/device/operation_args.h"
 #include "coll/device/plan_device.h"
-#include "coll/ground.h"
 #include "coll/verbs.h"
-
-/* What the kernels do: a half of EPX_Route_dispatch is a routing, or a dispatch. */
-static enum epx_verb verb_of(const struct epx_request *request)
-{
-    switch (request->half) {
-    case EPX_HALF_ROUTING: return EPX_VERB_ROUTE_TOKENS;
-    case EPX_HALF_DISPATCH: return EPX_VERB_DISPATCH;
-    default: return request->call.verb;
-    }
-}
 
 /* Bytes that a row takes in a bank. */
 static int64_t bank_row_bytes(const struct epx_request *request)
@@ -56,7 +38,7 @@ static struct epx_shape shape_of(const struct epx_request *request)
         .tells_kept = epx_tells_kept(&plan->shape) && plan->nodes.num_nodes,
     };
 
-    epx_shape_set_verb(&shape, verb_of(request));
+    epx_shape_set_verb(&shape, epx_kernels_verb(request));
     shape.biased = call->num_biases > 0;
     shape.given_weights = call->token_weights != NULL;
     shape.stays = plan->shape.rank_major && epx_takes_stores(request);
@@ -83,8 +65,9 @@ static void tell(const struct epx_request *request, const struct epx_way *way)
 }
 
 /* Nothing is told of an EPX_Route_dispatch that is two halves: each of them has its own way. */
-static void decide(struct epx_device *device, const struct epx_request *request)
+void epx_device_decide(const struct epx_request *request)
 {
+    struct epx_device *device = epx_device_of(request);
     const struct epx_shape shape = shape_of(request);
     struct epx_way *way = &device->way;
 
@@ -92,38 +75,4 @@ static void decide(struct epx_device *device, const struct epx_request *request)
     way->banks.bank = device->bank;
     if (way->banks.senders || !shape.routes || shape.flow == EPX_FLOW_NONE)
         tell(request, way);
-}
-
-/* An alltoallv has one way. */
-int epx_device_queue(const struct epx_request *request)
-{
-    struct epx_device *device = epx_device_of(request);
-
-    if (request->route)
-        decide(device, request);
-    return device->transport->ground->queue[verb_of(request)](request);
-}
-
-static struct epx_request half_of(const struct epx_request *request, enum epx_half half)
-{
-    struct epx_request under_way = *request;
-
-    under_way.half = half;
-    return under_way;
-}
-
-int epx_route_dispatch_device(const struct epx_request *request)
-{
-    struct epx_request routing = half_of(request, EPX_HALF_ROUTING);
-    struct epx_request dispatch = half_of(request, EPX_HALF_DISPATCH);
-
-    EPX_TRY(epx_device_queue(&routing));
-    return epx_device_queue(&dispatch);
-}
-
-int epx_route_dispatch_takes_device(const struct epx_request *request)
-{
-    struct epx_request dispatch = half_of(request, EPX_HALF_DISPATCH);
-
-    return epx_dispatch_takes_device_direct(&dispatch);
 }
